@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to read, and where the bytes go, to fill one page.
+//
+// Rules: a read starts and ends on the file's direct-I/O granule (its end may pass the file's end, then the answer is
+// short by exactly that); it never exceeds one slot when it goes through a slot, nor `read_bytes_max` otherwise; no
+// read of length 0; every byte of each piece is delivered once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/core/page_layout.hpp"
+
+namespace penstock {
+
+struct ReadLimits {
+  std::uint64_t slot_bytes = 512 * 1024;
+  std::uint64_t read_bytes_max = 1024 * 1024;  // For reads straight into a frame.
+  std::uint32_t offset_granule = 512;          // Direct I/O alignment of offset and length; 1 when only cached reads.
+  std::uint32_t memory_granule = 512;          // Of the destination's address.
+};
+
+// One copy (or conversion) from a filled slot to the frame.
+struct SlotCopy {
+  std::uint64_t slot_offset = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t frame_offset = 0;
+  std::uint32_t piece = 0;  // Tells stored and wanted dtypes and the scale.
+};
+
+struct PlannedRead {
+  std::uint32_t file = 0;
+  Extent extent;                     // Aligned to offset_granule.
+  std::uint64_t needed_bytes = 0;    // From extent.offset; a completion below it is short.
+  bool into_frame = false;           // True: bytes land at frame_offset; false: into a slot, then `copies`.
+  std::uint64_t frame_offset = 0;
+  std::uint32_t first_copy = 0, copy_count = 0;  // Into ReadPlan::copies.
+};
+
+struct ReadPlan {
+  std::vector<PlannedRead> reads;
+  std::vector<SlotCopy> copies;
+  void clear() { reads.clear(), copies.clear(); }
+};
+
+// `frame_is_addressable`: the frame can be read into directly (host memory). Fills `plan` for page `index`.
+// `file_bytes[f]` bounds file f.
+void plan_page(const PageLayout& layout, std::uint32_t index, std::span<const std::uint64_t> file_bytes,
+               const ReadLimits& limits, bool frame_is_addressable, ReadPlan& plan);
+
+}  // namespace penstock

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seam to device memory, cut by role. Implementations: host; later cuda and hip, whose writer is another process.
+//
+// A frame is physical memory of the device's frame size. A fence marks work already queued on the device. Nothing here
+// waits for the device: creation, copies and loss are answered later, through reap and reached.
+// Not thread-safe: every call comes from that device's dataplane thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "dataplane/base/ids.hpp"
+#include "dataplane/base/result.hpp"
+#include "dataplane/base/unique_fd.hpp"
+#include "dataplane/core/dtype.hpp"
+
+namespace penstock {
+
+struct DeviceLimits {
+  std::uint64_t frame_bytes = 0;
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t tensor_alignment = 1;  // 512 on GPUs; on host memory each dtype's own size is enough (D8).
+  bool frames_are_addressable = false; // FrameWriter::address works: reads may go straight into a frame.
+};
+
+// Who may do what with an exported frame.
+enum class FrameAccess : std::uint8_t {
+  shared_read_only,   // Sealed against every writer but the owner's present mapping; no more copies are queued after it.
+  private_writable,   // One client maps it read-write.
+};
+
+enum class CreateResult : std::uint8_t { created, exhausted, no_headroom, lost };
+struct CreateDone {
+  std::uint64_t tag = 0;
+  CreateResult result = CreateResult::created;
+  FrameId frame{};
+};
+
+// Owns physical memory. Needs no driver context, so a fault in a client cannot take it down.
+class FrameOwner {
+ public:
+  virtual ~FrameOwner() = default;
+  FrameOwner(const FrameOwner&) = delete;
+  FrameOwner& operator=(const FrameOwner&) = delete;
+
+  virtual DeviceLimits limits() const = 0;
+  // Queues the creation of one frame, zero-filled. Answered exactly once through reap, maybe at once.
+  virtual void create(std::uint64_t tag) = 0;
+  // Fills `done` and returns how many; never blocks.
+  virtual std::size_t reap(std::span<CreateDone> done) = 0;
+  // REQUIRES: every importer has acknowledged or died, no fence is pending on the frame. The memory is given back; a
+  // frame that was exported is never used again for other content (D1).
+  virtual void destroy(FrameId frame) = 0;
+  // Publishes: after the last fence. The caller sends the descriptor and closes it.
+  virtual Result<UniqueFd> share(FrameId frame, FrameAccess access) = 0;
+  // Readable when reap would return something. May be -1 when creation always answers at once.
+  virtual int event_fd() const = 0;
+
+ protected:
+  FrameOwner() = default;
+};
+
+// Conversion of dtypes on the way into a frame (assembled tables). bytes copied as they are when stored == wanted.
+struct CopyConversion {
+  Dtype stored = Dtype::u8;
+  Dtype wanted = Dtype::u8;
+  float scale = 1.0f;
+};
+
+// Fills frames. May live in a process of its own that can be killed.
+class FrameWriter {
+ public:
+  virtual ~FrameWriter() = default;
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+
+  virtual Result<> attach(FrameId frame) = 0;
+  virtual void detach(FrameId frame) = 0;  // REQUIRES: no fence pending on the frame.
+  // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached. Errc::busy when the queue is full.
+  virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+                               const CopyConversion& conversion) = 0;
+  // Whole frame to whole frame (make private).
+  virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
+  // Host memory only: where reads may write directly. Empty on devices that are not addressable.
+  virtual std::span<std::byte> address(FrameId frame) = 0;
+  // The newest fence reached; polls, never waits. Errc::device when the writer is lost: what it was filling is
+  // undefined, every frame attached and not yet published must be destroyed.
+  virtual Result<FenceId> reached() = 0;
+  // Readable when reached() may have moved.
+  virtual int event_fd() const = 0;
+
+ protected:
+  FrameWriter() = default;
+};
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many bytes the service may still allocate before the tightest cgroup, or the machine, is at its limit.
+// Implemented by the cgroup readers in bpf/; a number in tests. Asked before each frame is made (D7).
+#pragma once
+
+#include <cstdint>
+
+namespace penstock {
+
+class HeadroomSource {
+ public:
+  virtual ~HeadroomSource() = default;
+  // Bytes; reclaimable page cache counts as free, shmem does not. Callable from any thread.
+  virtual std::uint64_t headroom_bytes() = 0;
+  // The tightest limit over all ancestors, or the machine's memory when there is none. Bytes.
+  virtual std::uint64_t limit_bytes() = 0;
+};
+
+}  // namespace penstock
