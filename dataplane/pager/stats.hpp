@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's figures, written by its dataplane thread with relaxed stores, read by anyone. Never resets.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace penstock {
+
+struct PagerStats {
+  using Figure = std::atomic<std::uint64_t>;
+  Figure capacity_bytes{0}, budget_bytes{0}, used_bytes{0}, resident_bytes{0}, private_bytes{0}, pinned_bytes{0}, stuck_bytes{0};
+  Figure minor_faults{0}, major_faults{0}, refaults{0}, offloaded{0};
+  std::array<Figure, 8> evictions{};  // by EvictReason
+  Figure direct_bytes{0}, cached_bytes{0}, short_reads{0}, read_errors{0};
+  Figure slots_free{0}, slots_busy{0}, ring_bytes{0};
+  // Fault latency, from receipt to the sending of the completing grant: bucket i counts < 2^i microseconds; last = more.
+  static constexpr int latency_buckets = 25;
+  std::array<Figure, latency_buckets> fault_latency{};
+  Figure fault_latency_sum_ns{0};
+  Figure sessions{0}, tables{0}, frames_ready{0};
+};
+
+}  // namespace penstock
