@@ -50,6 +50,14 @@ if(penstock_sanitizers)
   list(JOIN penstock_sanitizers "," names)
   add_compile_options(-fsanitize=${names} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${names})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # clang 14 can't assemble a coroutine with this check's prologue.
+    add_compile_options(-fno-sanitize=function)
+  endif()
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  # A time in the precompiled header would make each of them a new input for the compiler cache.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 find_program(PENSTOCK_CCACHE ccache)
