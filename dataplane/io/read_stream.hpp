@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReadStream: reads whole extents through a FileReader, whatever the kernel answers on the way.
 //
-// push() queues "this extent to this destination"; every pushed request is answered exactly once through poll(), when
-// all of its needed bytes are there or when it failed. Short reads go on from the last aligned boundary, EINTR and
-// EAGAIN are submitted again (bounded, with a growing delay), a direct read that the file refuses (EINVAL) moves that
-// file to cached reads, and a reader that is refused at run time is replaced by the fallback with everything in flight.
-// Per extent, just before it is submitted: wholly in the page cache -> cached, else direct where the file can.
+// push() queues "this extent to this destination"; every pushed request is answered exactly once through
+// poll(), when all of its needed bytes are there or when it failed. Short reads go on from the last aligned
+// boundary, EINTR and EAGAIN are submitted again (bounded, with a growing delay), a direct read that the file
+// refuses (EINVAL) moves that file to cached reads, and a reader that is refused at run time is replaced by
+// the fallback with everything in flight. Per extent, just before it is submitted: wholly in the page cache
+// -> cached, else direct where the file can.
 //
 // How to use it, in a thread's turn:
 //   1. poll(now, answers) until it returns less than answers.size();
@@ -13,8 +14,8 @@
 //   3. poll once more: it submits what was pushed (no system call when there is nothing to do);
 //   4. wait for event_fd() to become readable, at most until next_deadline().
 //
-// Thread rule: made, used and destroyed on one thread. Never blocks on a read, except in the destructor, which waits for
-// what is in flight: destinations may be freed afterwards.
+// Thread rule: made, used and destroyed on one thread. Never blocks on a read, except in the destructor,
+// which waits for what is in flight: destinations may be freed afterwards.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,7 @@
 #include <span>
 #include <string_view>
 
+#include "dataplane/base/clock.hpp"
 #include "dataplane/base/failure.hpp"
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
@@ -38,21 +40,21 @@ enum class StreamFile : std::uint32_t {};  // A file inside one ReadStream.
 enum class Urgency : std::uint8_t { fault, bulk };
 
 struct ReadStreamOptions {
-  std::uint32_t requests_max = 4096;                    // Pushed and not yet answered.
-  std::uint64_t bulk_bytes_in_flight = 8ull << 20;      // Bulk reads start while less than this is in flight.
-  std::uint64_t bandwidth_bytes_per_second = 0;         // From storage, not from the page cache; 0 = no cap.
-  bool consult_page_cache = true;                       // False: direct wherever the file can.
+  std::uint32_t requests_max = 4096;                // Pushed and not yet answered.
+  std::uint64_t bulk_bytes_in_flight = 8ull << 20;  // Bulk reads start while less than this is in flight.
+  std::uint64_t bandwidth_bytes_per_second = 0;     // From storage, not from the page cache; 0 = no cap.
+  bool consult_page_cache = true;                   // False: direct wherever the file can.
 };
 
 struct ReadCounters {
-  std::uint64_t direct_bytes = 0;       // What the kernel delivered, rounding and repeats included.
+  std::uint64_t direct_bytes = 0;  // What the kernel delivered, rounding and repeats included.
   std::uint64_t cached_bytes = 0;
-  std::uint64_t short_reads = 0;        // Completions that left a request unfinished.
-  std::uint64_t retries = 0;            // EINTR and EAGAIN.
-  std::uint64_t io_errors = 0;          // Requests failed with an errno.
-  std::uint64_t unexpected_ends = 0;    // Requests failed because the file ended early.
-  std::uint64_t direct_refusals = 0;    // Files moved to cached reads by an EINVAL.
-  std::uint64_t reader_switches = 0;    // 1 after the fallback took over.
+  std::uint64_t short_reads = 0;      // Completions that left a request unfinished.
+  std::uint64_t retries = 0;          // EINTR and EAGAIN.
+  std::uint64_t io_errors = 0;        // Requests failed with an errno.
+  std::uint64_t unexpected_ends = 0;  // Requests failed because the file ended early.
+  std::uint64_t direct_refusals = 0;  // Files moved to cached reads by an EINVAL.
+  std::uint64_t reader_switches = 0;  // 1 after the fallback took over.
 };
 
 class ReadStream {
@@ -73,14 +75,16 @@ class ReadStream {
   struct Answer {
     std::uint64_t tag = 0;
     bool ok = false;
-    FailureKind kind = FailureKind::internal;  // When !ok: io_error, truncated (ended early), cancelled, unsupported.
-    std::int32_t native = 0;                   // errno of an io_error.
-    std::uint64_t bytes = 0;                   // Good bytes at the destination, from extent.offset; >= needed when ok.
-    std::uint64_t stopped_at = 0;              // Absolute offset in the file: extent.offset + bytes.
-    ReadPath path = ReadPath::cached;          // Of the last read.
+    FailureKind kind =
+        FailureKind::internal;     // When !ok: io_error, truncated (ended early), cancelled, unsupported.
+    std::int32_t native = 0;       // errno of an io_error.
+    std::uint64_t bytes = 0;       // Good bytes at the destination, from extent.offset; >= needed when ok.
+    std::uint64_t stopped_at = 0;  // Absolute offset in the file: extent.offset + bytes.
+    ReadPath path = ReadPath::cached;  // Of the last read.
   };
 
-  static Result<std::unique_ptr<ReadStream>> make(std::unique_ptr<FileReader> reader, FallbackMaker make_fallback,
+  static Result<std::unique_ptr<ReadStream>> make(std::unique_ptr<FileReader> reader,
+                                                  FallbackMaker make_fallback,
                                                   const ReadStreamOptions& options);
   ~ReadStream();
   ReadStream(const ReadStream&) = delete;
@@ -93,17 +97,19 @@ class ReadStream {
 
   // REQUIRES: unanswered() < options.requests_max.
   void push(const Request& request);
-  // Reaps, continues, submits, and fills `answers` with what is done; returns how many. `now_ns` is monotonic time.
-  std::size_t poll(std::uint64_t now_ns, std::span<Answer> answers);
-  // The request is answered with `cancelled`, at the next poll if it waits, after its read if that is under way.
+  // Reaps, continues, submits, and fills `answers` with what is done; returns how many. `now` is monotonic.
+  std::size_t poll(Nanoseconds now, std::span<Answer> answers);
+  // The request is answered with `cancelled`, at the next poll if it waits, after its read if that is under
+  // way.
   void cancel(std::uint64_t tag);
   void cancel_all();
 
   std::size_t unanswered() const;
   // Readable when poll has something to do; the same descriptor for the stream's life.
   int event_fd() const;
-  // When poll must be called even without an event: a delayed retry, bandwidth to come, a look at what is in flight.
-  std::optional<std::uint64_t> next_deadline() const;
+  // When poll must be called even without an event: a delayed retry, bandwidth to come, a look at what is in
+  // flight.
+  std::optional<Nanoseconds> next_deadline() const;
 
   const ReadCounters& counters() const;
   std::string_view backend() const;
