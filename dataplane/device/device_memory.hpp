@@ -31,11 +31,18 @@ enum class FrameAccess : std::uint8_t {
   private_writable,   // One client maps it read-write.
 };
 
-enum class CreateResult : std::uint8_t { created, exhausted, no_headroom, lost };
+enum class CreateResult : std::uint8_t {
+  created,
+  exhausted,    // The capacity is used up by frames that are alive, or the device has no memory left.
+  no_headroom,  // The HeadroomSource has less than a frame: making one could kill the process.
+  fd_limit,     // No descriptor is left for it (RLIMIT_NOFILE, or the system's table of files).
+  lost,         // The device is gone.
+};
 struct CreateDone {
   std::uint64_t tag = 0;
   CreateResult result = CreateResult::created;
   FrameId frame{};
+  std::int32_t native = 0;  // errno, CUresult or hipError_t; for the log only.
 };
 
 // Owns physical memory. Needs no driver context, so a fault in a client cannot take it down.
