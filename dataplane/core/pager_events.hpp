@@ -11,6 +11,7 @@
 
 #include "dataplane/base/failure.hpp"
 #include "dataplane/base/ids.hpp"
+#include "dataplane/core/urgency.hpp"
 
 namespace penstock {
 
@@ -87,8 +88,6 @@ using Event = std::variant<SessionOpened, SessionClosed, TableOpened, TableAttac
                            Continue>;
 
 // ---- commands ----------------------------------------------------------------------------------------------------
-enum class Urgency : std::uint8_t { fault, bulk };
-
 struct CreateFrame { PageKey page{}; };                  // Answered by Created or NotCreated.
 struct DestroyFrame { FrameId frame{}; };                // Nobody maps it, nothing is in flight on it.
 struct Load { PageKey page{}; Generation generation{}; FrameId frame{}; Urgency urgency = Urgency::fault; };

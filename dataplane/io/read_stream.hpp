@@ -31,13 +31,13 @@
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
 #include "dataplane/core/extent.hpp"
+#include "dataplane/core/urgency.hpp"
 #include "dataplane/io/checkpoint_file.hpp"
 #include "dataplane/io/file_reader.hpp"
 
 namespace penstock {
 
 enum class StreamFile : std::uint32_t {};  // A file inside one ReadStream.
-enum class Urgency : std::uint8_t { fault, bulk };
 
 struct ReadStreamOptions {
   std::uint32_t requests_max = 4096;                // Pushed and not yet answered.
