@@ -35,8 +35,9 @@ endforeach()
 add_compile_definitions($<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_ASSERTIONS>)
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
-# Debug information and messages name files from the root of the tree, wherever it was cloned.
-add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+# Debug information and messages name files from the root of the tree, wherever it was cloned
+# (the compiler cache makes paths relative to build/<preset>).
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=../../=)
 
 string(REPLACE "," ";" penstock_sanitizers "${PENSTOCK_SANITIZE}")
 if(PENSTOCK_FUZZ)
