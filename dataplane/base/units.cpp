@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "dataplane/base/quote.hpp"
+
 namespace penstock {
 namespace {
 
@@ -36,15 +38,6 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text.substr(0, 64)) {
-    const bool plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
-    out += plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return out + (text.size() > 64 ? "...\"" : "\"");
 }
 
 Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units, std::string_view allowed) {
