@@ -4,6 +4,7 @@
 import argparse
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from commands import jobs, say
@@ -32,7 +33,11 @@ def main() -> int:
         say(f"phase {name}")
         outcome = Outcome(name)
         started = time.monotonic()
-        phases[name](outcome)
+        try:
+            phases[name](outcome)
+        except Exception as error:  # A phase that breaks must not take the report with it.
+            traceback.print_exc()
+            outcome.fail(f"phase {name}", repr(error))
         outcome.seconds = time.monotonic() - started
         outcomes.append(outcome)
         say(f"phase {name}: {outcome.absent or str(outcome.count('passed')) + ' passed'}, "

@@ -45,6 +45,7 @@ penstock_package(benchmark libbenchmark-dev CONFIG)
 if(GTest_FOUND AND NOT TARGET GTest::gmock)
   list(APPEND penstock_missing libgmock-dev)
 endif()
+penstock_package(Python3 python3 3.10 COMPONENTS Interpreter)
 
 if(penstock_missing)
   list(JOIN penstock_missing " " packages)

@@ -171,6 +171,16 @@ function(penstock_fuzz)
   set_tests_properties(${arg_NAME} PROPERTIES LABELS fuzz TIMEOUT 300)
 endfunction()
 
+# penstock_python_test(NAME tidy_checker FOLDER ${CMAKE_CURRENT_SOURCE_DIR} LABEL tidy)
+#   The unittest files (*test*.py) of a folder; standard library only.
+function(penstock_python_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;FOLDER;LABEL" "ENVIRONMENT")
+  add_test(NAME ${arg_NAME} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/packaging/checks/run_unittests.py
+    ${arg_FOLDER} ${PENSTOCK_RESULT_DIRECTORY}/${arg_NAME}.xml)
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300 ENVIRONMENT
+    "PENSTOCK_BUILD_DIR=${CMAKE_BINARY_DIR};PENSTOCK_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHONDONTWRITEBYTECODE=1;${arg_ENVIRONMENT}")
+endfunction()
+
 # Says what the modules name and the tree lacks.
 function(penstock_check_tree)
   get_property(problems GLOBAL PROPERTY PENSTOCK_PROBLEMS)
