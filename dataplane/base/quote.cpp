@@ -41,7 +41,7 @@ bool is_harmless(std::uint32_t code) {
 
 }  // namespace
 
-std::string quoted(std::string_view text, std::size_t bytes_max) {
+std::string quote(std::string_view text, std::size_t bytes_max) {
   std::string out = "\"";
   std::size_t at = 0;
   while (at < text.size()) {

@@ -42,7 +42,7 @@ std::string_view trimmed(std::string_view text) {
 
 Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units, std::string_view allowed) {
   const auto refuse = [&](std::string_view why) {
-    return fail(FailureKind::invalid_argument, fmt::format("{} {}: {}", quoted(text), why, allowed));
+    return fail(FailureKind::invalid_argument, fmt::format("{} {}: {}", quote(text), why, allowed));
   };
   const std::string_view body = trimmed(text);
   if (body.empty()) return refuse("is empty");
@@ -59,7 +59,7 @@ Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Uni
     if (number > value_max / unit.factor) return refuse("is too large");
     return number * unit.factor;
   }
-  return refuse(name.empty() ? "has no unit" : fmt::format("has the unknown unit {}", quoted(name)));
+  return refuse(name.empty() ? "has no unit" : fmt::format("has the unknown unit {}", quote(name)));
 }
 
 }  // namespace
