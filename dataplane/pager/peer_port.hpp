@@ -56,11 +56,13 @@ class PeerPort {
   // nullopt: nothing there now. Errc::closed: hang-up. Errc::protocol: garbage; the session is to be closed.
   virtual Result<std::optional<PeerMessage>> receive() = 0;
   // One message with up to grant_batch_pages descriptors. `completes`: the request that this batch completes, if any.
-  // Errc::busy: the socket is full; try again when fd() is writable. Errc::closed: peer gone.
+  // Errc::busy: the socket is full; try again when fd() is writable. Errc::exhausted: the user has too many descriptors
+  // in flight (ETOOMANYREFS); try again after a while. Errc::closed: peer gone. The same for the other sends.
   virtual Result<> send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,
                                std::optional<PeerCompletion> completes) = 0;
   virtual Result<> send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) = 0;
   virtual Result<> send_completion(const PeerCompletion& completion) = 0;
+  virtual Result<> send_closing() = 0;  // The service stops; a hang-up follows.
 
  protected:
   PeerPort() = default;
