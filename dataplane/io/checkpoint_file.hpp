@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint file as a client handed it over: one or two descriptors of the same regular file, and its identity.
+// A checkpoint file as a client handed it over: one or two descriptors of the same regular file, and its
+// identity.
 //
-// Identity is (st_dev, st_ino, size, mtime, ctime): hard links, symlinks and bind mounts are one file; an inode that
-// is used again, or content written in place with mtime put back, is another (G05).
+// Identity is (st_dev, st_ino, size, mtime, ctime): hard links, symlinks and bind mounts are one file; an
+// inode that is used again, or content written in place with mtime put back, is another (G05).
 #pragma once
 
 #include <compare>
@@ -26,17 +27,17 @@ struct FileIdentity {
 };
 
 struct DirectLimits {
-  bool usable = false;                // STATX_DIOALIGN said so and a direct descriptor is there.
-  std::uint32_t offset_granule = 0;   // 512 or 4096 in practice
+  bool usable = false;               // STATX_DIOALIGN said so and a direct descriptor is there.
+  std::uint32_t offset_granule = 0;  // 512 or 4096 in practice
   std::uint32_t memory_granule = 0;
-  const char* reason = "";            // Why not, when !usable.
+  const char* reason = "";  // Why not, when !usable.
 };
 
 class CheckpointFile {
  public:
-  // `direct` may be empty. Refuses what is no regular file, is not open for reading, or when the two descriptors are
-  // not the same file (FailureKind::not_a_file, not_permitted, invalid_argument). Metadata calls only; may block on FUSE:
-  // call it from an opener thread.
+  // `direct` may be empty. Refuses what is no regular file, is not open for reading, or when the two
+  // descriptors are not the same file (FailureKind::not_a_file, not_permitted, invalid_argument). Metadata
+  // calls only; may block on FUSE: call it from an opener thread.
   static Outcome<std::shared_ptr<CheckpointFile>> adopt(UniqueFd cached, UniqueFd direct);
   // Opens both descriptions itself; for the command line and tests.
   static Outcome<std::shared_ptr<CheckpointFile>> open(const std::string& path);
@@ -49,10 +50,13 @@ class CheckpointFile {
   Outcome<void> verify_unchanged() const;
 
  private:
+  CheckpointFile() = default;
+
   UniqueFd cached_;
   UniqueFd direct_;
   FileIdentity identity_;
   DirectLimits direct_limits_;
+  std::uint64_t links_ = 0;  // Its change explains a change of ctime (R05: rename over the path, unlink).
 };
 
 }  // namespace penstock
