@@ -2,8 +2,8 @@
 // The one seam to file reads. Implementations: UringReader, PreadReader; SimReader in tests.
 //
 // Thread rule: every call comes from the one thread that created the reader (a ring has a single issuer).
-// Short reads, EINTR and EAGAIN are not hidden here: ReadDone carries what the kernel said, and ReadStream (the
-// continuation logic above this seam) re-submits, so that the same tests hold for each implementation.
+// Short reads, EINTR and EAGAIN are not hidden here: ReadDone carries what the kernel said, and ReadStream
+// (the continuation logic above this seam) re-submits, so that the same tests hold for each implementation.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ enum class ReadPath : std::uint8_t { direct, cached };
 
 struct ReadOp {
   FileId file{};
-  Extent extent;                     // Aligned to the file's granule when path is direct. Length > 0, <= 0x7ffff000.
+  Extent extent;  // Aligned to the file's granule when path is direct. Length > 0, <= 0x7ffff000.
   std::byte* destination = nullptr;  // Stays valid until the ReadDone of this op has been reaped.
-  SlotId slot = no_slot;             // When the destination lies in the registered ring: allows a fixed-buffer read.
+  SlotId slot = no_slot;  // When the destination lies in the registered ring: allows a fixed-buffer read.
   ReadPath path = ReadPath::cached;
-  std::uint64_t tag = 0;             // Returned unchanged.
+  std::uint64_t tag = 0;  // Returned unchanged.
 };
 
 struct ReadDone {
@@ -35,6 +35,7 @@ struct ReadDone {
 
 class FileReader {
  public:
+  // Waits for what is in flight, unless the backend was refused: destinations may be freed afterwards.
   virtual ~FileReader() = default;
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
@@ -46,10 +47,12 @@ class FileReader {
 
   // Queues every op or none. Errc::busy when fewer than ops.size() entries are free.
   virtual Result<> submit(std::span<const ReadOp> ops) = 0;
-  // Fills `done` with what has finished and returns how many; never blocks. Errc::unsupported when the backend turned
-  // out to be refused at run time (R01): the ops in flight are lost to it, and the caller re-submits them elsewhere.
+  // Fills `done` with what has finished and returns how many; never blocks. Errc::unsupported when the
+  // backend turned out to be refused at run time (R01): the ops in flight are lost to it, and the caller
+  // re-submits them elsewhere.
   virtual Result<std::size_t> reap(std::span<ReadDone> done) = 0;
-  // Asks the kernel to give up on everything in flight; each op still answers through reap (often -ECANCELED).
+  // Asks the kernel to give up on everything in flight; each op still answers through reap (often
+  // -ECANCELED).
   virtual void cancel_all() = 0;
 
   virtual std::size_t in_flight() const = 0;
