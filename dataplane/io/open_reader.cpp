@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/io/open_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "dataplane/io/errno_name.hpp"
+#include "dataplane/io/pread_reader.hpp"
+#include "dataplane/io/uring_reader.hpp"
+
+namespace penstock {
+namespace {
+
+void append(std::string& text, const std::string& more) {
+  if (more.empty()) return;
+  if (!text.empty()) text += "; ";
+  text += more;
+}
+
+// What keeps the ring from being locked in huge pages, with one advice for all that a low limit causes.
+void explain_ring(ReaderReport& report, const PinnedRing& ring) {
+  if (ring.huge_bytes() < ring.bytes()) {
+    append(report.reason, fmt::format("staging memory: {} of {} bytes are in huge pages (MADV_COLLAPSE: {})",
+                                      ring.huge_bytes(), ring.bytes(), errno_name(ring.collapse_errno())));
+  }
+  if (report.locked) return;
+  append(report.reason, fmt::format("staging memory is not locked ({}): {}", errno_name(ring.lock_errno()),
+                                    locked_memory_advice(ring.bytes())));
+}
+
+OpenedReader finish(std::unique_ptr<FileReader> reader, const PinnedRing* ring, bool registered,
+                    std::string reason) {
+  ReaderReport report{.backend = std::string(reader->backend()),
+                      .reason = std::move(reason),
+                      .registered = registered,
+                      .ring_bytes = ring != nullptr ? ring->bytes() : 0,
+                      .huge_bytes = ring != nullptr ? ring->huge_bytes() : 0,
+                      .locked = ring != nullptr && (registered || ring->locked())};
+  if (ring != nullptr) explain_ring(report, *ring);
+  return OpenedReader{.reader = std::move(reader), .report = std::move(report)};
+}
+
+}  // namespace
+
+Outcome<OpenedReader> open_reader(const ReaderOptions& options, const PinnedRing* ring) {
+  std::string reason;
+  if (options.io != ReaderOptions::Io::pread) {
+    const bool may_register = ring != nullptr && options.register_buffers;
+    auto uring = UringReader::open(options, ring);
+    if (!uring && may_register && uring.error().kind == FailureKind::exhausted) {
+      reason = uring.error().message;
+      ReaderOptions unregistered = options;
+      unregistered.register_buffers = false;
+      uring = UringReader::open(unregistered, ring);
+    }
+    if (uring) return finish(*std::move(uring), ring, may_register && reason.empty(), std::move(reason));
+    if (options.io == ReaderOptions::Io::uring) return tl::unexpected(uring.error());
+    reason = uring.error().message + "; reading with threads instead";
+  }
+  auto pread = PreadReader::open(options);
+  if (!pread) return tl::unexpected(pread.error());
+  return finish(*std::move(pread), ring, false, std::move(reason));
+}
+
+}  // namespace penstock

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/io/uring_reader.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/io/errno_name.hpp"
+
+namespace penstock {
+namespace {
+
+// What travels through the kernel for entries that are no reads.
+constexpr std::uint64_t wake_mark = UINT64_MAX;
+constexpr std::uint64_t cancel_mark = UINT64_MAX - 1;
+constexpr std::uint32_t extra_entries = 2;  // The wake poll and a cancel, beside a full queue.
+
+Failure not_registered(const Error& error) {
+  return Failure{
+      .kind = FailureKind::exhausted,
+      .message = fmt::format("staging memory is not registered with io_uring ({})", errno_name(error.native)),
+      .hint = {}};
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<FileReader>> UringReader::open(const ReaderOptions& options, const PinnedRing* ring) {
+  auto uring = Uring::open(options.queue_depth + extra_entries);
+  if (!uring) return tl::unexpected(uring.error());
+  auto pool = ReadPool::start(options.copy_threads, options.queue_depth);
+  if (!pool) {
+    return fail(FailureKind::exhausted, fmt::format("cannot start {} copying threads: {}",
+                                                    options.copy_threads, errno_name(pool.error().native)));
+  }
+  auto reader = std::unique_ptr<UringReader>(new UringReader(*std::move(uring), *std::move(pool), options));
+  reader->files_registered_ = reader->uring_->register_files(options.files_max);
+  if (ring != nullptr && options.register_buffers) {
+    const auto registered = reader->uring_->register_buffers(ring->pieces());
+    if (!registered) return tl::unexpected(not_registered(registered.error()));
+    reader->registered_ = ring;
+  }
+  return reader;
+}
+
+UringReader::UringReader(std::unique_ptr<Uring> uring, std::unique_ptr<ReadPool> pool,
+                         const ReaderOptions& options)
+    : queue_depth_(options.queue_depth),
+      uring_(std::move(uring)),
+      files_(options.files_max),
+      tags_(options.queue_depth),
+      pool_(std::move(pool)) {
+  for (std::uint32_t place = queue_depth_; place-- > 0;) free_places_.push_back(place);
+  jobs_.reserve(queue_depth_);
+}
+
+UringReader::~UringReader() {
+  if (free_places_.size() < queue_depth_) cancel_all();
+  std::vector<ReadDone> ignored(queue_depth_);
+  while (free_places_.size() < queue_depth_ && !uring_->refused()) {
+    if (!uring_->wait()) break;
+    take_completions(ignored);
+  }
+}
+
+Result<FileId> UringReader::add(int cached_fd, int direct_fd) {
+  const auto file = files_.add(Descriptors{.cached = cached_fd, .direct = direct_fd});
+  if (!file) return Error{Errc::exhausted, 0, "add file"};
+  if (files_registered_ && direct_fd >= 0) {
+    if (const auto set = uring_->set_file(files_.place_of(*file), direct_fd); !set) {
+      files_.remove(*file);
+      return set.error();
+    }
+  }
+  return *file;
+}
+
+void UringReader::remove(FileId file) {
+  const bool registered = files_registered_ && files_.at(file).direct >= 0;
+  // A failure leaves the entry as it is: the next file of this place replaces it.
+  if (registered) (void)uring_->set_file(files_.place_of(file), -1);
+  files_.remove(file);
+}
+
+Result<> UringReader::submit(std::span<const ReadOp> ops) {
+  if (uring_->refused()) return Error{Errc::unsupported, EPERM, "io_uring_enter"};
+  if (ops.size() > queue_depth_ - in_flight()) return Error{Errc::busy, 0, "submit"};
+  jobs_.clear();
+  for (const ReadOp& op : ops) {
+    CHECK(op.extent.length > 0 && op.extent.length <= read_bytes_limit);
+    if (op.path == ReadPath::direct) {
+      prepare(op);
+    } else {
+      const int fd = files_.at(op.file).cached;
+      CHECK(fd >= 0);
+      jobs_.push_back({.fd = fd, .extent = op.extent, .destination = op.destination, .tag = op.tag});
+    }
+  }
+  if (!jobs_.empty()) {
+    pool_->push(jobs_);
+    arm_wake();
+  }
+  return uring_->submit();
+}
+
+void UringReader::prepare(const ReadOp& op) {
+  const Descriptors& file = files_.at(op.file);
+  CHECK(file.direct >= 0);
+  const std::uint32_t place = free_places_.back();
+  free_places_.pop_back();
+  tags_[place] = op.tag;
+
+  const int fd = files_registered_ ? static_cast<int>(files_.place_of(op.file)) : file.direct;
+  const auto length = static_cast<unsigned>(op.extent.length);
+  io_uring_sqe* const entry = uring_->next_entry();
+  if (registered_ != nullptr && op.slot != no_slot) {
+    const std::byte* const slot = registered_->address(op.slot);
+    CHECK(op.destination >= slot && op.destination + length <= slot + registered_->slot_bytes());
+    io_uring_prep_read_fixed(entry, fd, op.destination, length, op.extent.offset,
+                             registered_->piece_of(op.slot));
+  } else {
+    io_uring_prep_read(entry, fd, op.destination, length, op.extent.offset);
+  }
+  if (files_registered_) entry->flags |= IOSQE_FIXED_FILE;
+  io_uring_sqe_set_data64(entry, place);
+}
+
+void UringReader::arm_wake() {
+  if (wake_armed_) return;
+  io_uring_sqe* const entry = uring_->next_entry();
+  io_uring_prep_poll_add(entry, pool_->event_fd(), POLLIN);
+  io_uring_sqe_set_data64(entry, wake_mark);
+  wake_armed_ = true;
+}
+
+std::size_t UringReader::take_completions(std::span<ReadDone> done) {
+  std::size_t count = 0;
+  // Marks fill no place of `done`, so this may stop early; what is left keeps the descriptor readable.
+  uring_->consume(done.size(), [&](std::uint64_t data, std::int32_t result) {
+    if (data == wake_mark) {
+      wake_armed_ = false;
+    } else if (data != cancel_mark) {
+      CHECK(data < tags_.size());
+      done[count++] = ReadDone{.tag = tags_[data], .result = result};
+      free_places_.push_back(static_cast<std::uint32_t>(data));
+    }
+  });
+  return count;
+}
+
+Result<std::size_t> UringReader::reap(std::span<ReadDone> done) {
+  if (uring_->unsubmitted() > 0) TRY(uring_->submit());
+  TRY(uring_->collect());
+  std::size_t count = take_completions(done);
+  count += pool_->collect(done.subspan(count));
+  if (pool_->in_flight() > 0 && !wake_armed_) {
+    arm_wake();
+    TRY(uring_->submit());
+  }
+  return count;
+}
+
+void UringReader::cancel_all() {
+  pool_->cancel_waiting();
+  if (uring_->refused() || free_places_.size() == queue_depth_) return;
+  if (uring_->unsubmitted() > queue_depth_)
+    return;  // The kernel takes nothing now, and what it has not is not read.
+  io_uring_sqe* const entry = uring_->next_entry();
+  io_uring_prep_cancel64(entry, 0, IORING_ASYNC_CANCEL_ANY);
+  io_uring_sqe_set_data64(entry, cancel_mark);
+  (void)uring_->submit();  // A refusal is remembered, and told by the next reap.
+}
+
+std::size_t UringReader::in_flight() const { return queue_depth_ - free_places_.size() + pool_->in_flight(); }
+std::size_t UringReader::queue_depth() const { return queue_depth_; }
+int UringReader::event_fd() const { return uring_->fd(); }
+std::string_view UringReader::backend() const {
+  return registered_ != nullptr ? "uring" : "uring-unregistered";
+}
+
+}  // namespace penstock
