@@ -25,15 +25,22 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/failure.hpp"
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
+#include "dataplane/base/unique_fd.hpp"
 #include "dataplane/core/extent.hpp"
 #include "dataplane/core/urgency.hpp"
 #include "dataplane/io/checkpoint_file.hpp"
 #include "dataplane/io/file_reader.hpp"
+#include "dataplane/io/id_table.hpp"
+#include "dataplane/io/index_lists.hpp"
+#include "dataplane/io/page_residency.hpp"
+#include "dataplane/io/read_progress.hpp"
+#include "dataplane/io/token_bucket.hpp"
 
 namespace penstock {
 
@@ -115,9 +122,59 @@ class ReadStream {
   std::string_view backend() const;
 
  private:
-  struct State;
-  explicit ReadStream(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  enum class Place : std::uint8_t { unused, fault, bulk, continued, delayed, in_flight, answered };
+  static constexpr std::uint32_t places = 7;
+  // A request from push to answer.
+  struct Entry {
+    Request request;
+    ReadProgress progress;
+    Extent asked;  // What the read in flight was asked for.
+    ReadPath path = ReadPath::cached;
+    bool counted = false;  // Its bytes are in bytes_in_flight_.
+    bool cancelled = false;
+    Nanoseconds retry_at{0};
+    Answer answer;
+  };
+  struct File {
+    std::shared_ptr<CheckpointFile> file;
+    FileId id{};
+    bool direct = false;
+    std::uint32_t unanswered = 0;
+  };
+  static constexpr std::uint32_t none = IndexLists<Place>::none;
+
+  ReadStream(std::unique_ptr<FileReader> reader, FallbackMaker make_fallback, UniqueFd events,
+             const ReadStreamOptions& options);
+  Result<> watch();
+  void reap();
+  void handle(const ReadDone& done);
+  void follow(std::uint32_t index, ReadProgress::Verdict verdict, std::int32_t result);
+  void wake_delayed();
+  void start();
+  std::uint32_t next_to_start(std::size_t batched);
+  bool choose_path(Entry& entry);
+  ReadOp prepare(std::uint32_t index);
+  bool submit(std::span<const ReadOp> ops);
+  void finish(std::uint32_t index, bool ok, FailureKind kind = FailureKind::internal,
+              std::int32_t native = 0);
+  void fail_waiting();
+  void switch_reader();
+
+  ReadStreamOptions options_;
+  std::unique_ptr<FileReader> reader_;                // Null once everything was refused.
+  std::vector<std::unique_ptr<FileReader>> retired_;  // Refused ones: the kernel may still know their memory.
+  FallbackMaker make_fallback_;
+  UniqueFd events_;  // An epoll descriptor over the reader's, so that a switch is not seen outside.
+  IdTable<StreamFile, File> files_;
+  std::vector<Entry> entries_;
+  IndexLists<Place> lists_;
+  std::uint32_t unanswered_ = 0;
+  std::uint64_t bytes_in_flight_ = 0;
+  PageResidency residency_;
+  TokenBucket bucket_;
+  Nanoseconds now_{0};
+  std::optional<Nanoseconds> blocked_until_;  // Bandwidth, or a reader that took nothing though it had room.
+  ReadCounters counters_;
 };
 
 // The text of a failed answer, e.g. "unexpected end at 4096 of 12388" or "read failed at 4096: EIO".
