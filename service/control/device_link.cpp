@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/device_link.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace penstock {
+namespace {
+constexpr auto retry_when_full = std::chrono::milliseconds(1);
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+}  // namespace
+
+DeviceLink::DeviceLink(boost::asio::io_context& context, Description description, Mailbox<PagerMail>& mail,
+                       Mailbox<PagerNews>& news, const PagerStats& stats)
+    : description_(std::move(description)),
+      mail_(mail),
+      news_(news),
+      stats_(stats),
+      ready_(context, ::fcntl(news.fd(), F_DUPFD_CLOEXEC, 0)),
+      retry_(context) {
+  wait();
+}
+
+DeviceLink::~DeviceLink() = default;
+
+void DeviceLink::send(PagerMail mail) {
+  backlog_.push_back(std::move(mail));
+  flush();
+}
+
+void DeviceLink::flush() {
+  while (!backlog_.empty() && mail_.try_push(std::move(backlog_.front()))) backlog_.pop_front();
+  if (backlog_.empty() || stopped_) return;
+  retry_.expires_after(retry_when_full);
+  retry_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) flush();
+  });
+}
+
+void DeviceLink::wait() {
+  ready_.async_wait(boost::asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
+    if (error) return;
+    read_news();
+    if (!stopped_) wait();
+  });
+}
+
+void DeviceLink::read_news() {
+  batch_.clear();
+  news_.drain(batch_);
+  for (const PagerNews& one : batch_) {
+    std::visit(Overloaded{
+                   [&](const RequestDone& done) {
+                     const auto found = waiting_.find(done.request);
+                     if (found == waiting_.end()) return;
+                     const Answer answer = std::move(found->second);
+                     waiting_.erase(found);
+                     answer(done);
+                   },
+                   [&](const PeerGone& gone) {
+                     if (handlers_.peer_gone) handlers_.peer_gone(gone);
+                   },
+                   [&](const PagerDecision& decision) {
+                     if (handlers_.decision) handlers_.decision(decision);
+                   },
+                   [&](const PagerStopped& stopped) {
+                     stopped_ = true;
+                     if (handlers_.stopped) handlers_.stopped(stopped);
+                   },
+               },
+               one);
+  }
+  flush();
+}
+
+}  // namespace penstock
