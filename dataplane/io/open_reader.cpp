@@ -21,8 +21,8 @@ void append(std::string& text, const std::string& more) {
 // What keeps the ring from being locked in huge pages, with one advice for all that a low limit causes.
 void explain_ring(ReaderReport& report, const PinnedRing& ring) {
   if (ring.huge_bytes() < ring.bytes()) {
-    append(report.reason, fmt::format("staging memory: {} of {} bytes are in huge pages (MADV_COLLAPSE: {})",
-                                      ring.huge_bytes(), ring.bytes(), errno_name(ring.collapse_errno())));
+    append(report.reason,
+           fmt::format("staging memory is not all in huge pages ({})", errno_name(ring.huge_errno())));
   }
   if (report.locked) return;
   append(report.reason, fmt::format("staging memory is not locked ({}): {}", errno_name(ring.lock_errno()),

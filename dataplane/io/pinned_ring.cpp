@@ -2,20 +2,16 @@
 #include "dataplane/io/pinned_ring.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "dataplane/base/check.hpp"
+#include "dataplane/base/lock_memory.hpp"
+#include "dataplane/base/populate.hpp"
 #include "dataplane/base/resource_limits.hpp"
 #include "dataplane/base/units.hpp"
 #include "dataplane/io/errno_name.hpp"
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // Kernel 6.1; this libc's headers are older.
-#endif
 
 namespace penstock {
 namespace {
@@ -24,7 +20,7 @@ namespace {
 // touch, which only MADV_POPULATE_WRITE (kernel 5.14) turns into an error.
 Result<Mapping> take_reserved(std::uint64_t bytes) {
   Mapping memory = TRY(Mapping::anonymous(bytes, PageKind::hugetlb));
-  TRY(memory.advise(MADV_POPULATE_WRITE));
+  TRY(populate_small(memory));
   return memory;
 }
 
@@ -55,7 +51,7 @@ Outcome<std::unique_ptr<PinnedRing>> PinnedRing::make(const PinnedRingOptions& o
                                                     errno_name(plain.error().native)));
   }
   auto ring = std::unique_ptr<PinnedRing>(new PinnedRing(*std::move(plain), options));
-  ring->collapse();
+  ring->populate();
   ring->lock();
   return ring;
 }
@@ -69,23 +65,18 @@ PinnedRing::PinnedRing(Mapping memory, const PinnedRingOptions& options)
   for (std::uint32_t slot = slots_; slot-- > 0;) free_.push_back(SlotId{static_cast<std::uint16_t>(slot)});
 }
 
-// Makes everything present, so that the first reads pay nothing: in huge pages chunk by chunk where the
-// kernel has them, which needs one page to be there, else in small ones.
-void PinnedRing::collapse() {
-  for (std::uint64_t at = 0; at < memory_.size(); at += huge_page_bytes) {
-    std::byte* const chunk = memory_.data() + at;
-    chunk[0] = std::byte{0};
-    if (::madvise(chunk, huge_page_bytes, MADV_COLLAPSE) == 0) {
-      huge_bytes_ += huge_page_bytes;
-      continue;
-    }
-    if (collapse_errno_ == 0) collapse_errno_ = errno;
-    for (std::uint64_t page = 0; page < huge_page_bytes; page += small_page_bytes) chunk[page] = std::byte{0};
+// Makes everything present, so that the first reads pay nothing: in huge pages if the kernel has them all.
+void PinnedRing::populate() {
+  if (const auto huge = populate_huge(memory_)) {
+    huge_bytes_ = memory_.size();
+  } else {
+    huge_errno_ = huge.error().native;
+    (void)populate_small(memory_);  // What is not present now comes with the first read.
   }
 }
 
 void PinnedRing::lock() {
-  if (::mlock(memory_.data(), memory_.size()) != 0) lock_errno_ = errno;
+  if (const auto locked = lock_memory(memory_); !locked) lock_errno_ = locked.error().native;
 }
 
 std::optional<SlotId> PinnedRing::take() {

@@ -50,14 +50,14 @@ class PinnedRing {
   // Which of pieces() holds the slot.
   std::uint16_t piece_of(SlotId slot) const;
 
-  std::uint64_t huge_bytes() const { return huge_bytes_; }  // How much of it lies in 2 MiB pages.
+  std::uint64_t huge_bytes() const { return huge_bytes_; }  // Known to lie in 2 MiB pages: all or none.
   bool locked() const { return lock_errno_ == 0; }
-  int lock_errno() const { return lock_errno_; }          // Of the mlock that failed; 0 = locked.
-  int collapse_errno() const { return collapse_errno_; }  // Why huge_bytes() < bytes().
+  int lock_errno() const { return lock_errno_; }  // Of the mlock that failed; 0 = locked.
+  int huge_errno() const { return huge_errno_; }  // Why huge_bytes() < bytes().
 
  private:
   PinnedRing(Mapping memory, const PinnedRingOptions& options);
-  void collapse();
+  void populate();
   void lock();
   std::uint32_t slots_per_piece() const { return static_cast<std::uint32_t>(piece_bytes_max / slot_bytes_); }
 
@@ -68,7 +68,7 @@ class PinnedRing {
   std::vector<bool> taken_;
   std::uint64_t huge_bytes_ = 0;
   int lock_errno_ = 0;
-  int collapse_errno_ = 0;
+  int huge_errno_ = 0;
 };
 
 // "wanted 67108864 bytes, the limit of locked memory is 65536: raise ...": for any refusal to lock or
