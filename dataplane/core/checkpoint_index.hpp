@@ -3,10 +3,10 @@
 // tensors are sorted by offset, lie inside the file, do not overlap and leave no hole; names are unique.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +14,8 @@
 #include "dataplane/core/extent.hpp"
 
 namespace penstock {
+
+inline constexpr std::size_t tensor_rank_max = 64;  // As torch and numpy have it.
 
 struct TensorEntry {
   std::string name;
@@ -23,10 +25,15 @@ struct TensorEntry {
   std::uint32_t file = 0;  // Index of the shard; 0 for a single file.
 };
 
+// Moves only: an index of a large model is tens of megabytes, and its users share one.
 class CheckpointIndex {
  public:
   CheckpointIndex() = default;
-  // REQUIRES: unique names.
+  CheckpointIndex(const CheckpointIndex&) = delete;
+  CheckpointIndex& operator=(const CheckpointIndex&) = delete;
+  CheckpointIndex(CheckpointIndex&&) noexcept = default;
+  CheckpointIndex& operator=(CheckpointIndex&&) noexcept = default;
+  // REQUIRES: unique names, fewer than 2^32 of them.
   CheckpointIndex(std::string format, std::uint64_t file_bytes, std::uint64_t data_offset,
                   std::vector<TensorEntry> tensors, std::vector<std::pair<std::string, std::string>> metadata);
 
@@ -36,7 +43,7 @@ class CheckpointIndex {
   std::uint64_t tensor_bytes() const { return tensor_bytes_; }
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }
-  const TensorEntry* find(std::string_view name) const;
+  const TensorEntry* find(std::string_view name) const;        // O(log tensors); null when absent.
 
  private:
   std::string format_;
@@ -45,13 +52,11 @@ class CheckpointIndex {
   std::uint64_t tensor_bytes_ = 0;
   std::vector<TensorEntry> tensors_;
   std::vector<std::pair<std::string, std::string>> metadata_;
-  std::unordered_map<std::string_view, std::uint32_t> by_name_;  // Views into tensors_; see copy rule in the .cpp.
-
- public:
-  CheckpointIndex(const CheckpointIndex&) = delete;
-  CheckpointIndex& operator=(const CheckpointIndex&) = delete;
-  CheckpointIndex(CheckpointIndex&&) noexcept = default;
-  CheckpointIndex& operator=(CheckpointIndex&&) noexcept = default;
+  // Positions in tensors_, by name. Sorted and not hashed: names come from files, and colliding ones must not slow us.
+  std::vector<std::uint32_t> by_name_;
 };
+
+// The positions of `tensors`, sorted by name; equal names are neighbours.
+std::vector<std::uint32_t> order_by_name(const std::vector<TensorEntry>& tensors);
 
 }  // namespace penstock

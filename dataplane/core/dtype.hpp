@@ -19,5 +19,7 @@ std::string_view dtype_name(Dtype dtype);  // "BF16", as in a safetensors header
 std::optional<Dtype> dtype_from_name(std::string_view name);
 // Alignment that a host pointer to this dtype needs, in bytes (1 for packed sub-byte types).
 std::uint32_t dtype_alignment(Dtype dtype);
+// True for f32, f16, bf16, f8_e4m3 and f8_e5m2: each converts to each (dataplane/kernels/convert.hpp).
+bool dtype_is_convertible(Dtype dtype);
 
 }  // namespace penstock

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/faulty_device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <sys/epoll.h>
+
+#include "dataplane/base/check.hpp"
+#include "tests/support/drive_device.hpp"
+
+namespace penstock {
+namespace {
+
+using Guard = std::lock_guard<std::mutex>;
+
+EventFd new_event() {
+  Result<EventFd> event = EventFd::create();
+  CHECK(event.has_value());
+  return std::move(*event);
+}
+
+}  // namespace
+
+FaultyDevice::Wake::Wake(int device_fd) : own_(new_event()), both_(::epoll_create1(EPOLL_CLOEXEC)) {
+  CHECK(static_cast<bool>(both_));
+  for (const int fd : {own_.fd(), device_fd}) {
+    epoll_event readable{.events = EPOLLIN, .data = {.fd = fd}};
+    if (fd >= 0) CHECK(::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &readable) == 0);
+  }
+}
+
+FaultyDevice::FrameState& FaultyDevice::State::alive(FrameId frame) {
+  const auto found = frames.find(raw(frame));
+  CHECK(found != frames.end());  // F1
+  return found->second;
+}
+
+Error FaultyDevice::State::lost() const {
+  CHECK(wait_reached(device_writer, newest));
+  return Error{Errc::device, 0, "writer lost"};
+}
+
+FaultyDevice::FaultyDevice(FrameOwner& owner, FrameWriter& writer)
+    : state_(owner.limits().frame_bytes, writer), owner_(state_, owner), writer_(state_, writer) {}
+
+void FaultyDevice::refuse_creation_after(std::uint64_t creations, CreateResult result) {
+  CHECK(result != CreateResult::created);
+  const Guard guard(state_.mutex);
+  state_.creations_left = creations;
+  state_.refusal = result;
+}
+
+void FaultyDevice::heal_creation() {
+  const Guard guard(state_.mutex);
+  state_.creations_left.reset();
+}
+
+void FaultyDevice::hold_creations() {
+  const Guard guard(state_.mutex);
+  state_.creations_held = true;
+}
+
+void FaultyDevice::release_creations() {
+  {
+    const Guard guard(state_.mutex);
+    state_.creations_held = false;
+  }
+  owner_.wake();
+}
+
+void FaultyDevice::hold_fences(std::optional<std::uint64_t> polls) {
+  CHECK(polls != 0);
+  {
+    const Guard guard(state_.mutex);
+    state_.fences_held = true;
+    state_.polls_to_release = polls.value_or(0);
+  }
+  if (polls) writer_.wake();
+}
+
+void FaultyDevice::release_fences() {
+  {
+    const Guard guard(state_.mutex);
+    state_.fences_held = false;
+  }
+  writer_.wake();
+}
+
+void FaultyDevice::lose_writer() {
+  {
+    const Guard guard(state_.mutex);
+    state_.writer_lost = true;
+  }
+  writer_.wake();
+}
+
+std::uint64_t FaultyDevice::frames_alive() const {
+  const Guard guard(state_.mutex);
+  return state_.frames.size();
+}
+
+std::uint64_t FaultyDevice::creations_held() const {
+  const Guard guard(state_.mutex);
+  return state_.held_tags.size();
+}
+
+void FaultyDevice::Owner::create(std::uint64_t tag) {
+  const Guard guard(state_.mutex);
+  if (state_.creations_held) {
+    state_.held_tags.push_back(tag);
+    return;
+  }
+  forward(tag);
+}
+
+void FaultyDevice::Owner::forward(std::uint64_t tag) {
+  if (state_.creations_left == 0) {
+    answers_.push_back(CreateDone{.tag = tag, .result = state_.refusal});
+    wake_.signal();
+    return;
+  }
+  if (state_.creations_left) --*state_.creations_left;
+  device_.create(tag);
+  if (device_.event_fd() < 0) wake_.signal();
+}
+
+std::size_t FaultyDevice::Owner::reap(std::span<CreateDone> done) {
+  const Guard guard(state_.mutex);
+  wake_.consume();
+  if (!state_.creations_held) {
+    for (const std::uint64_t tag : std::exchange(state_.held_tags, {})) forward(tag);
+  }
+  const std::size_t injected = std::min(done.size(), answers_.size());
+  std::copy_n(answers_.begin(), injected, done.begin());
+  answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(injected));
+  const std::size_t total = injected + device_.reap(done.subspan(injected));
+  // Whatever did not fit keeps the descriptor readable.
+  if (!answers_.empty() || (device_.event_fd() < 0 && total == done.size())) wake_.signal();
+  for (const CreateDone& answer : done.first(total)) {
+    if (answer.result != CreateResult::created) continue;
+    CHECK(state_.frames.emplace(raw(answer.frame), FrameState{}).second);
+  }
+  return total;
+}
+
+void FaultyDevice::Owner::destroy(FrameId frame) {
+  const Guard guard(state_.mutex);
+  CHECK(state_.idle(state_.alive(frame)));  // F2
+  if (state_.writer_lost) static_cast<void>(state_.lost());
+  state_.frames.erase(raw(frame));
+  device_.destroy(frame);
+}
+
+Result<UniqueFd> FaultyDevice::Owner::share(FrameId frame, FrameAccess access) {
+  const Guard guard(state_.mutex);
+  FrameState& entry = state_.alive(frame);
+  CHECK(state_.idle(entry));                          // F2
+  CHECK(entry.published.value_or(access) == access);  // F4
+  entry.published = access;
+  return device_.share(frame, access);
+}
+
+Result<> FaultyDevice::Writer::attach(FrameId frame) {
+  const Guard guard(state_.mutex);
+  FrameState& entry = state_.alive(frame);
+  CHECK(!entry.attached);  // F4
+  if (state_.writer_lost) return state_.lost();
+  TRY(device_.attach(frame));
+  entry.attached = true;
+  return {};
+}
+
+void FaultyDevice::Writer::detach(FrameId frame) {
+  const Guard guard(state_.mutex);
+  FrameState& entry = state_.alive(frame);
+  CHECK(entry.attached);
+  CHECK(state_.idle(entry));  // F2
+  if (state_.writer_lost) static_cast<void>(state_.lost());
+  entry.attached = false;
+  device_.detach(frame);
+}
+
+Result<FenceId> FaultyDevice::Writer::copy(FrameId frame, std::uint64_t offset,
+                                           std::span<const std::byte> source,
+                                           const CopyConversion& conversion) {
+  const Guard guard(state_.mutex);
+  FrameState& entry = state_.alive(frame);
+  CHECK(entry.attached && entry.published != FrameAccess::shared_read_only);  // F3
+  const std::uint64_t bytes = source.size() * dtype_bits(conversion.wanted) / dtype_bits(conversion.stored);
+  CHECK(offset <= state_.frame_bytes && bytes <= state_.frame_bytes - offset);  // F3
+  if (state_.writer_lost) return state_.lost();
+  state_.newest = entry.last_fence = TRY(device_.copy(frame, offset, source, conversion));
+  return state_.newest;
+}
+
+Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {
+  const Guard guard(state_.mutex);
+  FrameState& target = state_.alive(to);
+  FrameState& origin = state_.alive(from);
+  CHECK(target.attached && origin.attached && target.published != FrameAccess::shared_read_only);  // F3
+  if (state_.writer_lost) return state_.lost();
+  state_.newest = target.last_fence = origin.last_fence = TRY(device_.copy_frame(to, from));
+  return state_.newest;
+}
+
+std::span<std::byte> FaultyDevice::Writer::address(FrameId frame) {
+  const Guard guard(state_.mutex);
+  static_cast<void>(state_.alive(frame));
+  return device_.address(frame);
+}
+
+Result<FenceId> FaultyDevice::Writer::reached() {
+  const Guard guard(state_.mutex);
+  wake_.consume();
+  if (state_.writer_lost) return state_.lost();
+  const FenceId newest = TRY(device_.reached());
+  if (state_.fences_held && state_.polls_to_release > 0) {
+    if (--state_.polls_to_release == 0) state_.fences_held = false;
+    wake_.signal();  // Nothing else would bring the caller back.
+  }
+  if (!state_.fences_held) state_.told = newest;
+  return state_.told;
+}
+
+}  // namespace penstock
