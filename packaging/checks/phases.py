@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Callable
 
 from commands import jobs, print_tail, run, say
+from lint import lint
 from outcomes import Case, Outcome
 from results import read_cases, read_ctest
 
@@ -135,6 +136,7 @@ def all_phases(root: Path) -> dict[str, Callable[[Outcome], None]]:
     return {
         "release": Preset(root, "release", "all", "", "bench").run,
         "dev": Preset(root, "dev", "all", "", f"bench|{ONCE}").run,
+        "lint": lambda outcome: lint(root, outcome),
         "tsan": Preset(root, "tsan", "tsan_tests", "tsan", "bench").run,
         "fuzz": Preset(root, "fuzz", "fuzz_tests", "fuzz", "bench").run,
         "python": lambda outcome: python_tests(root, outcome),
