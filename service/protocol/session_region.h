@@ -7,8 +7,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-// ---- page words: one a page, written by the service, mapped read-only
-// ---------------------------------------------- A memfd of `pages` uint64_t, from byte 0.
+// Page words: one a page, written by the service, mapped read-only. A memfd of `pages` uint64_t, from byte 0.
 enum pstw_residency { PSTW_ABSENT = 0, PSTW_LOADING = 1, PSTW_RESIDENT = 2, PSTW_EVICTING = 3 };
 #define PSTW_RESIDENCY_SHIFT 62
 #define PSTW_GENERATION_MASK ((UINT64_C(1) << PSTW_RESIDENCY_SHIFT) - 1)
@@ -16,9 +15,8 @@ enum pstw_residency { PSTW_ABSENT = 0, PSTW_LOADING = 1, PSTW_RESIDENT = 2, PSTW
 static inline uint32_t pstw_page_residency(uint64_t word) { return (uint32_t)(word >> PSTW_RESIDENCY_SHIFT); }
 static inline uint64_t pstw_page_generation(uint64_t word) { return word & PSTW_GENERATION_MASK; }
 
-// ---- session region: one pin word a page, written by the client alone
-// ---------------------------------------------- A memfd of `pages` uint64_t, from byte 0, sealed in size,
-// mapped read-write.
+// Session region: one pin word a page, written by the client alone. A memfd of `pages` uint64_t, from byte 0,
+// sealed in size, mapped read-write.
 //   63..62 state   61 wanted   60..32 touch count (modulo 2^29)   31..0 pin count
 enum pstw_pin_state { PSTW_PIN_UNMAPPED = 0, PSTW_PIN_MAPPED = 1, PSTW_PIN_REVOKING = 2 };
 #define PSTW_PIN_STATE_SHIFT 62
