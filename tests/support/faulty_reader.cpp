@@ -2,6 +2,7 @@
 #include "tests/support/faulty_reader.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "dataplane/base/check.hpp"
