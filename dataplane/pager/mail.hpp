@@ -30,7 +30,7 @@ namespace mail {
 struct OpenSession {
   SessionId session{};
   std::unique_ptr<PeerPort> port;
-  std::uint64_t private_bytes_max = 0;  // 0 = none
+  std::uint64_t private_bytes_max = 0;  // Quota of private frames; 0 = none. Less than a frame counts as one.
 };
 struct CloseSession { SessionId session{}; };
 struct OpenTable {
@@ -42,6 +42,8 @@ struct OpenTable {
   TableId origin{};
   std::shared_ptr<PageWords> words;           // Written by the dataplane thread alone.
 };
+// Also for the owner of an anonymous or overlay table: a client may name only what it is attached to. An overlay has the
+// pin words of its origin.
 struct AttachTable {
   SessionId session{};
   TableId table{};
@@ -49,6 +51,7 @@ struct AttachTable {
   std::shared_ptr<const PinWords> pins;       // The session's region: read as a hint only.
 };
 struct DetachTable { SessionId session{}; TableId table{}; };
+// Nobody may be attached: else `failed`, `busy`. Done when nothing reads for the table any more.
 struct CloseTable { RequestId request{}; TableId table{}; };
 struct LoadTable { RequestId request{}; TableId table{}; std::uint32_t first = 0, count = 0; };
 struct EvictTable { RequestId request{}; bool any_table = false; TableId table{}; std::uint64_t bytes = ~0ull; };
@@ -68,6 +71,7 @@ struct RequestDone {
   std::uint64_t kept_pinned_bytes = 0;
   std::uint64_t direct_bytes = 0;  // LoadTable: read by this request
   std::uint64_t cached_bytes = 0;
+  std::string detail{};            // Of an io_error or a changed file: one line for a person.
 };
 struct PeerGone { SessionId session{}; FailureKind reason = FailureKind::disconnected; };  // Hang-up or violation.
 struct PagerDecision {  // For the decision log behind `penstock explain`.
@@ -79,6 +83,7 @@ struct PagerDecision {  // For the decision log behind `penstock explain`.
   FailureKind reason = FailureKind::internal;
   EvictReason evict_reason = EvictReason::fault;
   std::uint64_t used_bytes = 0, budget_bytes = 0;
+  std::string detail{};  // Of io_error: "unexpected end at 4096 of 12388".
 };
 struct PagerStopped { std::string stuck_on; };  // Empty when every read ended in time.
 using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped>;
