@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/base/populate.hpp"
 
-#include <cerrno>
-
 #include <sys/mman.h>
+
+#include <cerrno>
 
 #include "dataplane/base/check.hpp"
 

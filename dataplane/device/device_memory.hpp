@@ -88,7 +88,7 @@ class FrameWriter {
   // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached. Errc::busy when the queue is full.
   virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                const CopyConversion& conversion) = 0;
-  // Whole frame to whole frame (make private).
+  // Whole frame to whole frame (make private). REQUIRES: both attached.
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
   // Host memory only: where reads may write directly. Empty on devices that are not addressable.
   virtual std::span<std::byte> address(FrameId frame) = 0;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host device counts. A snapshot; totals never fall.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock {
+
+struct HostFrameStats {
+  // Frames now; their sum never exceeds the capacity.
+  std::uint64_t alive = 0;  // Handed out, not destroyed yet.
+  std::uint64_t ready = 0;  // Populated ahead.
+  std::uint64_t in_the_making = 0;
+  std::uint64_t dying = 0;  // Destroyed, memory not given back yet.
+
+  std::uint64_t made_total = 0;
+  std::uint64_t made_of_small_pages_total = 0;
+  std::uint64_t waited_total = 0;  // Creations that found the pool empty.
+  std::uint64_t exhausted_total = 0;
+  std::uint64_t no_headroom_total = 0;
+  std::uint64_t fd_limit_total = 0;
+};
+
+}  // namespace penstock
