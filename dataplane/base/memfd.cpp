@@ -25,15 +25,31 @@ Error file_error(const char* operation) {
   }
 }
 
-}  // namespace
-
-Result<UniqueFd> create_memfd(const char* name, std::uint64_t bytes) {
+Result<UniqueFd> create_unsealed(const char* name, std::uint64_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return file_error("memfd_create");
   if (bytes > INT64_MAX) return Error{Errc::exhausted, EFBIG, "ftruncate"};
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return file_error("ftruncate");
+  return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> create_memfd(const char* name, std::uint64_t bytes) {
+  UniqueFd fd = TRY(create_unsealed(name, bytes));
   TRY(add_seals(fd.get(), F_SEAL_SHRINK | F_SEAL_GROW));
   return fd;
+}
+
+Result<UniqueFd> create_shrinkable_memfd(const char* name, std::uint64_t bytes) {
+  UniqueFd fd = TRY(create_unsealed(name, bytes));
+  TRY(add_seals(fd.get(), F_SEAL_GROW | F_SEAL_SEAL));
+  return fd;
+}
+
+Result<> shrink(int fd, std::uint64_t bytes) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return file_error("ftruncate");
+  return {};
 }
 
 Result<> add_seals(int fd, int seals) {

@@ -8,6 +8,7 @@
 
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/units.hpp"
+#include "dataplane/io/cached_bytes.hpp"
 
 namespace penstock {
 namespace {
@@ -39,6 +40,14 @@ bool PageResidency::wholly_cached(int fd, const Extent& extent) {
   }
   const std::uint64_t first = round_down(extent.offset, small_page_bytes);
   return status.cached_pages >= divide_up(extent.end() - first, small_page_bytes);
+}
+
+std::optional<std::uint64_t> cached_bytes(int fd, const Extent& extent) {
+  if (extent.length == 0) return 0;
+  CacheRange range{.offset = extent.offset, .length = extent.length};
+  CacheStatus status{};
+  if (::syscall(cachestat_number, fd, &range, &status, 0) != 0) return std::nullopt;
+  return status.cached_pages * small_page_bytes;
 }
 
 }  // namespace penstock

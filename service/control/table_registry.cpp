@@ -20,23 +20,10 @@ std::string file_key(const Checkpoint& checkpoint, const DeviceLink& device, Tab
   return fmt::format("file {} {} {}", checkpoint.id, device.description().id, static_cast<int>(layout));
 }
 
-// A scattered layout has one piece a tensor with bytes, in index order.
-std::vector<std::uint64_t> offsets_of(const CheckpointIndex& index, const PageLayout& layout) {
+std::vector<std::uint64_t> offsets_of(const PageLayout& layout) {
   std::vector<std::uint64_t> offsets;
-  offsets.reserve(index.tensors().size());
-  auto piece = layout.pieces().begin();
-  std::uint64_t end = 0;
-  for (const TensorEntry& tensor : index.tensors()) {
-    while (piece != layout.pieces().end() && piece->table_bytes == 0) ++piece;
-    if (tensor.extent.length == 0) {
-      offsets.push_back(end);
-      continue;
-    }
-    CHECK(piece != layout.pieces().end() && piece->source == tensor.extent);
-    offsets.push_back(piece->table_offset);
-    end = piece->table_offset + piece->table_bytes;
-    ++piece;
-  }
+  offsets.reserve(layout.pieces().size());
+  for (const LayoutPiece& piece : layout.pieces()) offsets.push_back(piece.table_offset);
   return offsets;
 }
 
@@ -89,7 +76,7 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::file_table(const std::share
     std::uint64_t alignment = limits.tensor_alignment;
     for (const TensorEntry& tensor : checkpoint->index->tensors()) alignment = std::max(alignment, alignment_of(tensor, limits));
     source.layout = PageLayout::scattered(*checkpoint->index, alignment, limits.frame_bytes);
-    table.tensor_offsets = offsets_of(*checkpoint->index, source.layout);
+    table.tensor_offsets = offsets_of(source.layout);
   }
   table.bytes = source.layout.table_bytes();
   table.source = std::make_shared<const TableSource>(std::move(source));
@@ -102,22 +89,21 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::assembled_table(std::string
   key = "assembled " + key;
   if (const auto known = by_key_.find(key); known != by_key_.end()) return known->second;
   std::vector<std::uint64_t> file_bytes;
-  TableSource source{.layout = {}, .files = {}};
+  std::vector<std::shared_ptr<CheckpointFile>> files;
   for (const auto& checkpoint : checkpoints) {
     file_bytes.push_back(checkpoint->identity().bytes);
-    source.files.push_back(checkpoint->file);
+    files.push_back(checkpoint->file);
   }
   auto layout = PageLayout::assembled(std::move(pieces), file_bytes, device.description().limits.frame_bytes);
   if (!layout) return tl::unexpected(layout.error());
-  source.layout = std::move(*layout);
 
   SharedTable table;
   table.kind = TableKind::assembled;
   table.layout = TableLayout::scattered;
   table.key = std::move(key);
   table.device = &device;
-  table.bytes = source.layout.table_bytes();
-  table.source = std::make_shared<const TableSource>(std::move(source));
+  table.bytes = layout->table_bytes();
+  table.source = std::make_shared<const TableSource>(TableSource{.layout = std::move(*layout), .files = std::move(files)});
   table.checkpoints = std::move(checkpoints);
   return open(std::move(table), SessionId{}, TableId{});
 }

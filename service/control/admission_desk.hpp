@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's admission: runs the pure Ledger with timers, the pager and the waiting clients. Service thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "dataplane/base/failure.hpp"
+#include "service/control/device_link.hpp"
+#include "service/policy/ledger.hpp"
+
+namespace penstock {
+
+class AdmissionDesk {
+ public:
+  struct Granted {
+    std::uint64_t grant = 0;
+    std::uint64_t work_bytes = 0;
+    Nanoseconds waited{};
+  };
+  using Answer = std::function<void(Outcome<Granted>)>;
+  using Note = std::function<void(std::string_view kind, SessionId, std::uint64_t bytes, std::string_view reason,
+                                  std::vector<std::pair<std::string_view, std::uint64_t>> inputs)>;
+
+  AdmissionDesk(boost::asio::io_context& context, DeviceLink& device, const LedgerOptions& options, Note note);
+
+  void open(SessionId session, std::uint32_t user);
+  // Its demands are dropped without an answer, its grants given back.
+  void close(SessionId session);
+  // Answers once, unless the session closes first. `request` is the client's number, for cancel.
+  void ask(SessionId session, std::uint64_t request, const ledger::Ask& ask, Answer answer);
+  void cancel(SessionId session, std::uint64_t request);
+  Outcome<std::uint64_t> release(SessionId session, std::uint64_t grant);
+
+  std::uint64_t booked_bytes() const { return ledger_.figures().booked_bytes(); }
+  LedgerFigures figures() const { return ledger_.figures(); }
+
+ private:
+  struct Waiting {
+    SessionId session{};
+    std::uint64_t request = 0;
+    Answer answer;
+  };
+
+  void step(const ledger::Event& event);
+  void run(const ledger::Command& command);
+  void arm();
+  Answer take(DemandId demand);
+
+  DeviceLink& device_;
+  Ledger ledger_;
+  Note note_;
+  boost::asio::steady_timer timer_;
+  std::map<DemandId, Waiting> waiting_;
+  std::uint64_t last_demand_ = 0;
+  // What the Release that is being stepped was answered.
+  Outcome<std::uint64_t> released_ = fail(FailureKind::internal, "no answer");
+};
+
+}  // namespace penstock

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/host_buffers.hpp"
+
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "dataplane/base/lock_memory.hpp"
+#include "dataplane/base/memfd.hpp"
+#include "dataplane/base/units.hpp"
+
+namespace penstock {
+
+HostBuffers::Memory::~Memory() {
+  // The client, or a child of it, may still map the file: without this it would keep the memory.
+  if (fd && !shrink(fd.get(), 0)) spdlog::warn("a host buffer could not be emptied");
+}
+
+Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t bytes) {
+  auto memory = std::make_shared<Memory>();
+  auto fd = create_shrinkable_memfd("penstock-buffer", bytes);
+  if (!fd) {
+    return fail(FailureKind::exhausted,
+                fmt::format("can't make a buffer of {}: {}", format_bytes(bytes), std::strerror(fd.error().native)),
+                "raise LimitNOFILE= or the memory limit of the service");
+  }
+  memory->fd = std::move(*fd);
+  auto mapping = Mapping::shared(memory->fd.get(), bytes, Access::read_write);
+  if (!mapping) return fail(FailureKind::exhausted, "no address space for a buffer");
+  if (auto locked = lock_memory(*mapping); !locked) {
+    return fail(FailureKind::exhausted,
+                fmt::format("can't lock {} in memory: {}", format_bytes(bytes), std::strerror(locked.error().native)),
+                "raise LimitMEMLOCK= of the service, or give it CAP_IPC_LOCK");
+  }
+  memory->locked = std::move(*mapping);
+  return memory;
+}
+
+void HostBuffers::create(SessionId session, std::uint64_t bytes, Answer answer) {
+  const std::uint64_t whole = round_up(bytes, small_page_bytes);
+  const auto id = budget_.allocate(session, whole, headroom_.headroom_bytes());
+  if (!id) return answer(tl::unexpected<Failure>(id.error()));
+  buffers_.emplace(*id, Buffer{session, nullptr});
+  opener_.run<std::shared_ptr<Memory>>(
+      fmt::format("a host buffer of {}", format_bytes(whole)), [whole] { return make(whole); },
+      [this, id = *id, answer = std::move(answer)](Outcome<std::shared_ptr<Memory>> memory) {
+        made(id, std::move(memory), answer);
+      });
+}
+
+void HostBuffers::made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory, const Answer& answer) {
+  const auto found = buffers_.find(id);
+  if (found == buffers_.end()) return answer(fail(FailureKind::cancelled, "the session has ended"));
+  const SessionId session = found->second.session;
+  const int copy = memory ? ::fcntl((*memory)->fd.get(), F_DUPFD_CLOEXEC, 0) : -1;
+  if (copy < 0) {
+    buffers_.erase(found);
+    static_cast<void>(budget_.free(session, id));
+    if (!memory) return answer(tl::unexpected<Failure>(memory.error()));
+    return answer(fail(FailureKind::fd_limit, "the service is out of descriptors", "raise LimitNOFILE= of the service"));
+  }
+  found->second.memory = std::move(*memory);
+  auto made = std::make_shared<Made>();
+  made->buffer = raw(id);
+  made->fd = UniqueFd(copy);
+  answer(made);
+}
+
+Outcome<void> HostBuffers::truncate(SessionId session, std::uint64_t buffer, std::uint64_t bytes) {
+  const std::uint64_t whole = round_up(bytes, small_page_bytes);
+  const auto freed = budget_.truncate(session, HostBufferId{buffer}, whole);
+  if (!freed) return tl::unexpected(freed.error());
+  const auto found = buffers_.find(HostBufferId{buffer});
+  if (found == buffers_.end() || !found->second.memory) return {};
+  Memory& memory = *found->second.memory;
+  if (!shrink(memory.fd.get(), whole)) return fail(FailureKind::internal, "can't truncate a buffer");
+  return {};
+}
+
+Outcome<void> HostBuffers::free(SessionId session, std::uint64_t buffer) {
+  const auto freed = budget_.free(session, HostBufferId{buffer});
+  if (!freed) return tl::unexpected(freed.error());
+  buffers_.erase(HostBufferId{buffer});
+  return {};
+}
+
+void HostBuffers::close(SessionId session) {
+  std::erase_if(buffers_, [&](const auto& entry) { return entry.second.session == session; });
+  budget_.close_session(session);
+}
+
+}  // namespace penstock

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Page-locked host buffers of all clients out of the node's one budget. Service thread only; the memory is made present
+// and locked on the Opener's threads, since that takes up to a second a GiB.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "dataplane/base/mapping.hpp"
+#include "dataplane/base/unique_fd.hpp"
+#include "dataplane/device/headroom_source.hpp"
+#include "service/control/opener.hpp"
+#include "service/policy/host_budget.hpp"
+
+namespace penstock {
+
+class HostBuffers {
+ public:
+  struct Made {
+    std::uint64_t buffer = 0;
+    UniqueFd fd;  // For the client.
+  };
+  using Answer = std::function<void(Outcome<std::shared_ptr<Made>>)>;
+
+  HostBuffers(Opener& opener, HeadroomSource& headroom, const HostBudgetOptions& options)
+      : opener_(opener), headroom_(headroom), budget_(options) {}
+
+  void open(SessionId session, std::uint32_t user) { budget_.open_session(session, user); }
+  // Its buffers are truncated, so that a forked child can't keep the memory, and given back.
+  void close(SessionId session);
+  void create(SessionId session, std::uint64_t bytes, Answer answer);
+  Outcome<void> truncate(SessionId session, std::uint64_t buffer, std::uint64_t bytes);
+  Outcome<void> free(SessionId session, std::uint64_t buffer);
+
+  std::uint64_t bytes() const { return budget_.used_bytes(); }
+  std::uint64_t budget_bytes() const { return budget_.budget_bytes(); }
+  std::uint64_t bytes_of(SessionId session) const { return budget_.session_bytes(session); }
+
+ private:
+  struct Memory {
+    UniqueFd fd;
+    Mapping locked;  // Keeps the pages locked while it is there.
+    ~Memory();
+  };
+  struct Buffer {
+    SessionId session{};
+    std::shared_ptr<Memory> memory;  // Null while it is being made.
+  };
+
+  static Outcome<std::shared_ptr<Memory>> make(std::uint64_t bytes);
+  void made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory, const Answer& answer);
+
+  Opener& opener_;
+  HeadroomSource& headroom_;
+  HostBudget budget_;
+  std::map<HostBufferId, Buffer> buffers_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/queries.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "service/control/status_json.hpp"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+template <class T>
+T value_or(const Json& object, const char* key, T otherwise) {
+  const auto found = object.find(key);
+  if (found == object.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->get<std::string>() : otherwise;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return found->is_boolean() ? found->get<bool>() : otherwise;
+  } else {
+    return found->is_number_unsigned() ? found->get<T>() : otherwise;
+  }
+}
+
+// What several devices or tables answered, added up, answered once when the last is in.
+struct Collected {
+  std::size_t waiting = 0;
+  std::uint64_t bytes = 0, kept_pinned_bytes = 0;
+};
+
+}  // namespace
+
+bool Queries::concerns(const Checkpoint& checkpoint) const {
+  if (session_.is_admin()) return true;
+  const auto& open = session_.checkpoints();
+  return std::ranges::any_of(open, [&](const auto& entry) { return entry.second->id == checkpoint.id; });
+}
+
+void Queries::run(std::uint64_t request, const wire::Query& query) {
+  const Json arguments = query.json.empty() ? Json::object() : Json::parse(query.json, nullptr, false);
+  if (!arguments.is_object()) {
+    return session_.refuse(request, {FailureKind::invalid_argument, "the arguments are no JSON object", ""});
+  }
+  switch (query.kind) {
+    case wire::QueryKind::status: return session_.answer_json(request, status());
+    case wire::QueryKind::doctor: return session_.answer_json(request, doctor());
+    case wire::QueryKind::explain: return explain(request, arguments);
+    case wire::QueryKind::load: return load(request, arguments);
+    case wire::QueryKind::evict: return evict(request, arguments);
+  }
+}
+
+std::string Queries::status() const {
+  return text_of(status_json(service_, [this](const Checkpoint& one) { return concerns(one); }));
+}
+
+std::string Queries::doctor() const { return text_of(doctor_json(service_)); }
+
+void Queries::explain(std::uint64_t request, const Json& arguments) {
+  const auto since = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(value_or<std::uint64_t>(arguments, "since_ns", 0))));
+  session_.answer_json(request, service_.decisions.to_json(value_or<std::string>(arguments, "id", ""), since));
+}
+
+void Queries::load(std::uint64_t request, const Json& arguments) {
+  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
+  if (handle == session_.checkpoints_.end()) {
+    return session_.refuse(request, {FailureKind::not_found, "load wants a checkpoint that this client has open", ""});
+  }
+  const std::string wanted = value_or<std::string>(arguments, "device", "");
+  const auto device = std::ranges::find_if(
+      service_.devices, [&](const auto& one) { return wanted.empty() || one->description().id == wanted; });
+  if (device == service_.devices.end()) {
+    return session_.refuse(request, {FailureKind::not_found, fmt::format("there is no device {}", wanted),
+                                     "penstock status lists the devices"});
+  }
+  const auto checkpoint = handle->second;
+  auto table = service_.tables.file_table(checkpoint, **device, TableLayout::automatic);
+  if (!table) return session_.refuse(request, table.error());
+  const auto start = std::chrono::steady_clock::now();
+  // The session may be gone, and its number used by nobody else, before the answer is in.
+  (*device)->ask(
+      mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
+      [self = session_.shared_from_this(), request, checkpoint, table = *table, start](const RequestDone& done) {
+        if (!self->alive()) return;
+        if (done.result != TicketResult::done) {
+          return self->refuse(request, {done.reason, done.detail.empty() ? "the checkpoint was not loaded" : done.detail, ""});
+        }
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const std::uint64_t read = done.direct_bytes + done.cached_bytes;
+        self->answer_json(request, text_of({{"checkpoint", checkpoint->id},
+                                            {"bytes", table->bytes},
+                                            {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
+                                            {"seconds", seconds},
+                                            {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
+                                            {"read_bytes", read},
+                                            {"direct_bytes", done.direct_bytes},
+                                            {"cached_bytes", done.cached_bytes}}));
+      });
+}
+
+void Queries::evict(std::uint64_t request, const Json& arguments) {
+  const bool all = value_or<bool>(arguments, "all", false);
+  const std::string id = value_or<std::string>(arguments, "id", "");
+  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
+  std::vector<std::shared_ptr<SharedTable>> tables;
+  if (all) {
+    if (!session_.is_admin()) {
+      return session_.refuse(request, {FailureKind::not_permitted, "evicting everything needs root or the admin group",
+                                       "see service.admin_group"});
+    }
+    for (const auto& [number, table] : service_.tables.tables()) {
+      if (!table->key.empty()) tables.push_back(table);
+    }
+  } else {
+    const auto checkpoint = handle != session_.checkpoints_.end() ? handle->second : service_.checkpoints.find(id);
+    if (!checkpoint) {
+      return session_.refuse(request, {FailureKind::not_found, fmt::format("there is no checkpoint {}", id),
+                                       "penstock status lists them"});
+    }
+    const std::uint32_t own = handle != session_.checkpoints_.end() ? 1 : 0;
+    if (!session_.is_admin() && checkpoint->sessions > own) {
+      return session_.refuse(request, {FailureKind::not_permitted,
+                                       fmt::format("checkpoint {} is used by others", checkpoint->id),
+                                       "evicting what others use needs root or the admin group"});
+    }
+    tables = service_.tables.of(*checkpoint);
+  }
+  auto collected = std::make_shared<Collected>();
+  collected->waiting = tables.size();
+  const auto finish = [self = session_.shared_from_this(), request, collected] {
+    if (self->alive()) {
+      self->answer_json(request, text_of({{"evicted_bytes", collected->bytes},
+                                          {"kept_pinned_bytes", collected->kept_pinned_bytes}}));
+    }
+  };
+  if (tables.empty()) return finish();
+  for (const auto& table : tables) {
+    table->device->ask(mail::EvictTable{.request = {}, .any_table = false, .table = table->id, .bytes = ~0ull},
+                       [collected, finish](const RequestDone& done) {
+                         collected->bytes += done.bytes;
+                         collected->kept_pinned_bytes += done.kept_pinned_bytes;
+                         if (--collected->waiting == 0) finish();
+                       });
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions in JSON: status, explain, load, evict, doctor; the answers are those of the command line (one object each).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "service/control/session.hpp"
+
+namespace penstock {
+
+class Queries {
+ public:
+  Queries(ServiceState& service, Session& session) : service_(service), session_(session) {}
+  // Answers the session's request, maybe later.
+  void run(std::uint64_t request, const wire::Query& query);
+
+ private:
+  void load(std::uint64_t request, const nlohmann::json& arguments);
+  void evict(std::uint64_t request, const nlohmann::json& arguments);
+  void explain(std::uint64_t request, const nlohmann::json& arguments);
+  std::string status() const;
+  std::string doctor() const;
+  // May this client be shown the path, or evict the pages, of the checkpoint?
+  bool concerns(const Checkpoint& checkpoint) const;
+
+  ServiceState& service_;
+  Session& session_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sessions share: the parts of the service thread, put together once by Service. Service thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "dataplane/io/open_reader.hpp"
+#include "service/config/config.hpp"
+#include "service/control/admission_desk.hpp"
+#include "service/control/checkpoint_registry.hpp"
+#include "service/control/decision_log.hpp"
+#include "service/control/device_link.hpp"
+#include "service/control/host_buffers.hpp"
+#include "service/control/opener.hpp"
+#include "service/control/table_registry.hpp"
+#include "service/policy/stats.hpp"
+
+namespace penstock {
+
+class Session;
+
+struct ServiceState {
+  ServiceState(boost::asio::io_context& io, const Config& settings)
+      : context(io), config(settings), opener(io.get_executor(), {}), checkpoints(opener) {}
+
+  boost::asio::io_context& context;
+  const Config& config;
+  Opener opener;
+  CheckpointRegistry checkpoints;
+  TableRegistry tables;
+  std::vector<std::unique_ptr<DeviceLink>> devices;           // A client names one by its position.
+  std::vector<std::unique_ptr<AdmissionDesk>> admissions;     // One a device, same positions.
+  std::unique_ptr<HostBuffers> host_buffers;
+  DecisionLog decisions;
+  std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.
+  std::map<SessionId, std::shared_ptr<Session>> sessions;
+  ReaderReport reader;
+  std::string metrics_address;  // Where /metrics really is; empty when off.
+  bool closing = false;
+
+  void decide(std::string_view kind, std::string subject, std::uint64_t bytes, std::string_view reason,
+              std::vector<std::pair<std::string_view, std::uint64_t>> inputs);
+  void session_ended(FailureKind reason);
+  // A snapshot for the exporters.
+  ServiceStats stats() const;
+  // Evicts nothing; closes tables and entries of checkpoints that nobody will ask for again.
+  void drop_idle();
+};
+
+}  // namespace penstock

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/status_json.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "dataplane/io/cached_bytes.hpp"
+#include "service/control/session.hpp"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+
+Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
+  const PagerStats& stats = device.stats();
+  return {{"id", device.description().id},
+          {"kind", device.description().kind},
+          {"page_bytes", device.description().limits.frame_bytes},
+          {"capacity_bytes", stats.capacity_bytes.load()},
+          {"budget_bytes", stats.budget_bytes.load()},
+          {"resident_bytes", stats.resident_bytes.load()},
+          {"used_bytes", stats.used_bytes.load()},
+          {"private_bytes", stats.private_bytes.load()},
+          {"pinned_bytes", stats.pinned_bytes.load()},
+          {"booked_bytes", desk.booked_bytes()},
+          {"stuck_bytes", stats.stuck_bytes.load()},
+          {"minor_faults", stats.minor_faults.load()},
+          {"major_faults", stats.major_faults.load()},
+          {"refaults", stats.refaults.load()},
+          {"evictions", [&] {
+             std::uint64_t sum = 0;
+             for (const auto& figure : stats.evictions) sum += figure.load();
+             return sum;
+           }()},
+          {"read_bytes", stats.direct_bytes.load() + stats.cached_bytes.load()},
+          {"direct_bytes", stats.direct_bytes.load()},
+          {"cached_bytes", stats.cached_bytes.load()},
+          {"state", device.stopped() ? "stopped" : "ready"}};
+}
+
+Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, bool shown) {
+  std::uint64_t resident = 0;
+  for (const auto& table : service.tables.of(checkpoint)) resident += std::min(table->resident_bytes(), table->bytes);
+  Json json{{"id", checkpoint.id},
+            {"name", shown ? checkpoint.name : "(another user's)"},
+            {"bytes", checkpoint.identity().bytes},
+            {"resident_bytes", resident},
+            {"clients", checkpoint.sessions}};
+  if (shown) json["path"] = checkpoint.path;
+  const auto cached = cached_bytes(checkpoint.file->cached_fd(), {0, checkpoint.identity().bytes});
+  if (cached) json["page_cache_bytes"] = *cached;
+  return json;
+}
+
+Json client_json(const ServiceState& service, const Session& session) {
+  Json json{{"id", raw(session.id())},
+            {"pid", session.peer().pid},
+            {"uid", session.peer().uid},
+            {"name", session.name()},
+            {"state", session.stuck() ? "stuck" : "ready"},
+            {"pinned_bytes", session.pinned_bytes()},
+            {"private_bytes", session.private_bytes()}};
+  if (service.host_buffers) json["locked_host_bytes"] = service.host_buffers->bytes_of(session.id());
+  return json;
+}
+
+}  // namespace
+
+Json status_json(const ServiceState& service, const std::function<bool(const Checkpoint&)>& shown) {
+  Json devices = Json::array(), checkpoints = Json::array(), clients = Json::array();
+  for (std::size_t i = 0; i < service.devices.size(); ++i) {
+    devices.push_back(device_json(*service.devices[i], *service.admissions[i]));
+  }
+  for (const auto& [id, checkpoint] : service.checkpoints.entries()) {
+    checkpoints.push_back(checkpoint_json(service, *checkpoint, shown(*checkpoint)));
+  }
+  for (const auto& [id, session] : service.sessions) {
+    if (session->greeted()) clients.push_back(client_json(service, *session));
+  }
+  Json status{{"devices", std::move(devices)},
+              {"checkpoints", std::move(checkpoints)},
+              {"clients", std::move(clients)},
+              {"reader", {{"backend", service.reader.backend}, {"reason", service.reader.reason}}},
+              {"metrics", {{"address", service.metrics_address}}},
+              {"parses", service.checkpoints.parses()},
+              {"closing", service.closing}};
+  if (service.host_buffers) {
+    status["host"] = {{"locked_bytes", service.host_buffers->bytes()},
+                      {"locked_budget_bytes", service.host_buffers->budget_bytes()}};
+  }
+  return status;
+}
+
+Json doctor_json(const ServiceState& service) {
+  Json devices = Json::array();
+  for (std::size_t i = 0; i < service.devices.size(); ++i) {
+    devices.push_back(device_json(*service.devices[i], *service.admissions[i]));
+  }
+  return {{"devices", std::move(devices)},
+          {"reader",
+           {{"backend", service.reader.backend},
+            {"reason", service.reader.reason},
+            {"registered", service.reader.registered},
+            {"ring_bytes", service.reader.ring_bytes},
+            {"huge_bytes", service.reader.huge_bytes},
+            {"locked", service.reader.locked}}}};
+}
+
+}  // namespace penstock
