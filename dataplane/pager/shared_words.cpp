@@ -2,9 +2,9 @@
 #include "dataplane/pager/shared_words.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/mapping.hpp"
@@ -21,11 +21,6 @@ Result<UniqueFd> create_words(const char* name, std::uint32_t pages) {
   return create_memfd(name, pages * sizeof(Word));
 }
 
-// The destructors of both classes give back what release() left mapped.
-void unmap(const void* words, std::uint64_t bytes) {
-  if (words != nullptr) CHECK(::munmap(const_cast<void*>(words), bytes) == 0);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<PageWords>> PageWords::create(std::uint32_t pages) {
@@ -38,11 +33,12 @@ Result<std::shared_ptr<PageWords>> PageWords::create(std::uint32_t pages) {
   words->fd_ = std::move(fd);
   words->pages_ = pages;
   words->bytes_ = bytes;
-  words->words_ = reinterpret_cast<Word*>(mapping.release().data());
+  words->words_ = reinterpret_cast<Word*>(mapping.data());
+  words->mapping_ = std::move(mapping);
   return words;
 }
 
-PageWords::~PageWords() { unmap(words_, bytes_); }
+PageWords::~PageWords() = default;
 
 void PageWords::store(std::uint32_t page, Residency residency, Generation generation) {
   CHECK(page < pages_);
@@ -63,11 +59,12 @@ Result<std::shared_ptr<PinWords>> PinWords::create(std::uint32_t pages) {
   words->fd_ = std::move(fd);
   words->pages_ = pages;
   words->bytes_ = bytes;
-  words->words_ = reinterpret_cast<const Word*>(mapping.release().data());
+  words->words_ = reinterpret_cast<const Word*>(mapping.data());
+  words->mapping_ = std::move(mapping);
   return words;
 }
 
-PinWords::~PinWords() { unmap(words_, bytes_); }
+PinWords::~PinWords() = default;
 
 std::uint32_t PinWords::count(std::uint32_t page) const {
   CHECK(page < pages_);

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "dataplane/base/ids.hpp"
+#include "dataplane/base/mapping.hpp"
 #include "dataplane/base/result.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "dataplane/core/pager_events.hpp"
@@ -42,6 +43,7 @@ class PageWords {
  private:
   PageWords() = default;
   UniqueFd fd_;
+  Mapping mapping_;  // words_ points into it.
   std::atomic<std::uint64_t>* words_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint32_t pages_ = 0;
@@ -63,6 +65,7 @@ class PinWords {
  private:
   PinWords() = default;
   UniqueFd fd_;
+  Mapping mapping_;  // words_ points into it.
   const std::atomic<std::uint64_t>* words_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint32_t pages_ = 0;

@@ -29,7 +29,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     WRITER: (DEVICE, KERNELS, DTYPE, BASE),
     PAGER: (CORE, IO, DEVICE, BASE),
     "bpf": (BASE, "dataplane/device/headroom_source.hpp"),
-    PROTOCOL: (BASE, CORE),
+    PROTOCOL: (BASE, CORE, "dataplane/pager/peer_port.hpp"),  # The seam that its device port implements.
     POLICY: (BASE, CORE),
     CONFIG: (BASE,),
     IPC: (BASE, CORE, KERNELS, IO, DEVICE, PAGER, "bpf", PROTOCOL, POLICY, CONFIG),
