@@ -45,11 +45,22 @@ Result<> PreadReader::submit(std::span<const ReadOp> ops) {
   return {};
 }
 
-Result<std::size_t> PreadReader::reap(std::span<ReadDone> done) { return pool_->collect(done); }
+// The event is consumed after collecting and then looked behind, so that what finishes in between is not missed, and
+// what was collected does not wake the caller once more.
+Result<std::size_t> PreadReader::reap(std::span<ReadDone> done) {
+  std::size_t count = 0;
+  do {
+    count += pool_->collect(done.subspan(count));
+    pool_->event().consume();
+  } while (count < done.size() && pool_->can_collect());
+  if (pool_->can_collect()) pool_->event().signal();
+  return count;
+}
+
 void PreadReader::cancel_all() { pool_->cancel_waiting(); }
 std::size_t PreadReader::in_flight() const { return pool_->in_flight(); }
 std::size_t PreadReader::queue_depth() const { return queue_depth_; }
-int PreadReader::event_fd() const { return pool_->event_fd(); }
+int PreadReader::event_fd() const { return pool_->event().fd(); }
 std::string_view PreadReader::backend() const { return "pread"; }
 
 }  // namespace penstock

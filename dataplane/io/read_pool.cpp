@@ -70,9 +70,8 @@ void ReadPool::run() {
     lock.unlock();
     const ReadDone done = run_job(job);
     lock.lock();
-    const bool first = done_.empty();
     done_.push(done);
-    if (first) event_.signal();
+    if (ready_.fetch_add(1, std::memory_order_release) == 0) event_.signal();
   }
 }
 
@@ -95,16 +94,16 @@ std::size_t ReadPool::collect(std::span<ReadDone> done) {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;
   while (count < done.size() && !done_.empty()) done[count++] = done_.pop();
-  if (count > 0 && done_.empty()) event_.consume();
+  ready_.fetch_sub(count, std::memory_order_relaxed);
   in_flight_ -= count;
   return count;
 }
 
 void ReadPool::cancel_waiting() {
   const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) return;
-  if (done_.empty()) event_.signal();
-  while (!waiting_.empty()) done_.push(ReadDone{.tag = waiting_.pop().tag, .result = -ECANCELED});
+  std::size_t count = 0;
+  for (; !waiting_.empty(); ++count) done_.push(ReadDone{.tag = waiting_.pop().tag, .result = -ECANCELED});
+  if (count > 0 && ready_.fetch_add(count, std::memory_order_release) == 0) event_.signal();
 }
 
 }  // namespace penstock

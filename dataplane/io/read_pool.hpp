@@ -39,13 +39,15 @@ class ReadPool {
 
   // REQUIRES: in_flight() + jobs.size() <= jobs_max.
   void push(std::span<const Job> jobs);
-  // Fills `done` with what has finished and returns how many; never blocks.
+  // Fills `done` with what has finished and returns how many; never blocks. Leaves event() as it is.
   std::size_t collect(std::span<ReadDone> done);
   // Answers every job that has not started with -ECANCELED.
   void cancel_waiting();
 
   std::size_t in_flight() const { return in_flight_; }  // Pushed and not collected.
-  int event_fd() const { return event_.fd(); }          // Readable while something can be collected.
+  bool can_collect() const { return ready_.load(std::memory_order_acquire) > 0; }
+  // Signalled whenever can_collect() becomes true. Its owner may let others signal it, and consumes it.
+  const EventFd& event() const { return event_; }
 
  private:
   ReadPool(EventFd event, std::uint32_t jobs_max);
@@ -75,6 +77,7 @@ class ReadPool {
   EventFd event_;
   const std::uint32_t jobs_max_;
   std::size_t in_flight_ = 0;  // Of the owning thread alone.
+  std::atomic<std::size_t> ready_{0};
 
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable work_;

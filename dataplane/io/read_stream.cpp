@@ -147,10 +147,8 @@ void ReadStream::handle(const ReadDone& done) {
 void ReadStream::follow(std::uint32_t index, Verdict verdict, std::int32_t result) {
   Entry& entry = entries_[index];
   switch (verdict) {
-    case Verdict::complete:
-      return finish(index, true);
-    case Verdict::more:
-      return lists_.move_to_back(Place::continued, index);
+    case Verdict::complete: return finish(index, true);
+    case Verdict::more: return lists_.move_to_back(Place::continued, index);
     case Verdict::retry:
       ++counters_.retries;
       entry.retry_at = now_ + retry_first * (1 << std::min(entry.progress.retries(), retry_doublings_max));
@@ -161,12 +159,8 @@ void ReadStream::follow(std::uint32_t index, Verdict verdict, std::int32_t resul
       entry.path = ReadPath::cached;
       return lists_.move_to_back(Place::continued, index);
     }
-    case Verdict::stalled:
-      entry.path = ReadPath::cached;
-      return lists_.move_to_back(Place::continued, index);
-    case Verdict::ended:
-      ++counters_.unexpected_ends;
-      return finish(index, false, FailureKind::truncated);
+    case Verdict::stalled: entry.path = ReadPath::cached; return lists_.move_to_back(Place::continued, index);
+    case Verdict::ended: ++counters_.unexpected_ends; return finish(index, false, FailureKind::truncated);
     case Verdict::failed:
       if (result == -ECANCELED) return finish(index, false, FailureKind::cancelled);
       ++counters_.io_errors;
@@ -360,15 +354,9 @@ Failure describe(const ReadStream::Answer& answer, std::uint64_t file_bytes) {
     case FailureKind::truncated:
       text = fmt::format("unexpected end at {} of {}", answer.stopped_at, file_bytes);
       break;
-    case FailureKind::cancelled:
-      text = fmt::format("reading was cancelled at {}", answer.stopped_at);
-      break;
-    case FailureKind::unsupported:
-      text = "no way of reading files is left: each one was refused";
-      break;
-    default:
-      text = fmt::format("read failed at {}: {}", answer.stopped_at, errno_name(answer.native));
-      break;
+    case FailureKind::cancelled: text = fmt::format("reading was cancelled at {}", answer.stopped_at); break;
+    case FailureKind::unsupported: text = "no way of reading files is left: each one was refused"; break;
+    default: text = fmt::format("read failed at {}: {}", answer.stopped_at, errno_name(answer.native)); break;
   }
   return Failure{.kind = answer.kind, .message = std::move(text), .hint = {}};
 }

@@ -11,8 +11,9 @@
 // How to use it, in a thread's turn:
 //   1. poll(now, answers) until it returns less than answers.size();
 //   2. act on the answers, push() what comes next;
-//   3. poll once more: it submits what was pushed (no system call when there is nothing to do);
-//   4. wait for event_fd() to become readable, at most until next_deadline().
+//   3. poll once more: it submits what was pushed (one cheap system call when there is nothing to do);
+//   4. wait for event_fd() to become readable, at most until next_deadline(). Before kernel 6.1 io_uring interrupts
+//      the wait instead (EINTR): that is an event, too.
 //
 // Thread rule: made, used and destroyed on one thread. Never blocks on a read, except in the destructor,
 // which waits for what is in flight: destinations may be freed afterwards.

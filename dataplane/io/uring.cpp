@@ -83,6 +83,8 @@ Uring::~Uring() {
 
 bool Uring::register_files(std::uint32_t count) { return io_uring_register_files_sparse(&ring_, count) == 0; }
 
+bool Uring::register_event(int event_fd) { return io_uring_register_eventfd(&ring_, event_fd) == 0; }
+
 Result<> Uring::set_file(std::uint32_t index, int fd) {
   const int rc = io_uring_register_files_update(&ring_, index, &fd, 1);
   if (rc != 1) return Error{Errc::io, rc < 0 ? -rc : EIO, "io_uring_register"};
@@ -124,11 +126,16 @@ Result<> Uring::submit() {
   return {};
 }
 
+bool Uring::work_waits() const {
+  return (__atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) !=
+         0;
+}
+
+bool Uring::can_collect() const { return io_uring_cq_ready(&ring_) > 0 || work_waits(); }
+
 Result<> Uring::collect() {
   if (refused_) return Error{Errc::unsupported, EPERM, "io_uring_enter"};
-  const unsigned flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
-  if ((flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) == 0) return {};
-  return answer(io_uring_get_events(&ring_), "io_uring_enter");
+  return work_waits() ? answer(io_uring_get_events(&ring_), "io_uring_enter") : Result<>();
 }
 
 Result<> Uring::wait() {

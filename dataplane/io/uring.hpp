@@ -28,6 +28,9 @@ class Uring {
   // False: files are then named by descriptor. An entry of -1 or a table that stays sparse costs nothing.
   bool register_files(std::uint32_t count);
   Result<> set_file(std::uint32_t index, int fd);
+  // Signals the eventfd when completions come or wait to be collected. The ring's own descriptor does not become
+  // readable for those that wait (IORING_SETUP_DEFER_TASKRUN): a thread in epoll_wait would sleep on.
+  bool register_event(int event_fd);
   // REQUIRES: each piece at most 1 GiB. Errc::exhausted when the limit of locked memory is too low.
   Result<> register_buffers(std::span<const std::span<std::byte>> pieces);
 
@@ -39,6 +42,7 @@ class Uring {
   Result<> submit();
   // Enters the kernel if completions wait for that (deferred task work). Then available() counts them all.
   Result<> collect();
+  bool can_collect() const;
   // Blocks until one completion is there. For ends of life only.
   Result<> wait();
 
@@ -59,13 +63,11 @@ class Uring {
 
   bool refused() const { return refused_; }
   std::uint32_t unsubmitted() const { return io_uring_sq_ready(&ring_); }
-  int fd() const {
-    return ring_.ring_fd;
-  }  // epoll sees it readable when collect() and consume() would find something.
 
  private:
   Uring() = default;
   Result<> answer(int rc, const char* operation);
+  bool work_waits() const;
 
   io_uring ring_{};
   bool open_ = false;

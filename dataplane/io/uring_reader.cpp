@@ -2,7 +2,6 @@
 #include "dataplane/io/uring_reader.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,10 +13,8 @@
 namespace penstock {
 namespace {
 
-// What travels through the kernel for entries that are no reads.
-constexpr std::uint64_t wake_mark = UINT64_MAX;
-constexpr std::uint64_t cancel_mark = UINT64_MAX - 1;
-constexpr std::uint32_t extra_entries = 2;  // The wake poll and a cancel, beside a full queue.
+constexpr std::uint64_t cancel_mark = UINT64_MAX;  // Travels through the kernel with a cancel.
+constexpr std::uint32_t extra_entries = 1;         // A cancel, beside a full queue.
 
 Failure not_registered(const Error& error) {
   return Failure{
@@ -37,6 +34,9 @@ Outcome<std::unique_ptr<FileReader>> UringReader::open(const ReaderOptions& opti
                                                     options.copy_threads, errno_name(pool.error().native)));
   }
   auto reader = std::unique_ptr<UringReader>(new UringReader(*std::move(uring), *std::move(pool), options));
+  if (!reader->uring_->register_event(reader->pool_->event().fd())) {
+    return fail(FailureKind::unsupported, "io_uring is not usable: it refuses an eventfd");
+  }
   reader->files_registered_ = reader->uring_->register_files(options.files_max);
   if (ring != nullptr && options.register_buffers) {
     const auto registered = reader->uring_->register_buffers(ring->pieces());
@@ -99,10 +99,7 @@ Result<> UringReader::submit(std::span<const ReadOp> ops) {
       jobs_.push_back({.fd = fd, .extent = op.extent, .destination = op.destination, .tag = op.tag});
     }
   }
-  if (!jobs_.empty()) {
-    pool_->push(jobs_);
-    arm_wake();
-  }
+  if (!jobs_.empty()) pool_->push(jobs_);
   return uring_->submit();
 }
 
@@ -128,38 +125,31 @@ void UringReader::prepare(const ReadOp& op) {
   io_uring_sqe_set_data64(entry, place);
 }
 
-void UringReader::arm_wake() {
-  if (wake_armed_) return;
-  io_uring_sqe* const entry = uring_->next_entry();
-  io_uring_prep_poll_add(entry, pool_->event_fd(), POLLIN);
-  io_uring_sqe_set_data64(entry, wake_mark);
-  wake_armed_ = true;
-}
-
 std::size_t UringReader::take_completions(std::span<ReadDone> done) {
   std::size_t count = 0;
-  // Marks fill no place of `done`, so this may stop early; what is left keeps the descriptor readable.
+  // A cancel's answer fills no place of `done`, so this may leave some behind: can_collect() tells.
   uring_->consume(done.size(), [&](std::uint64_t data, std::int32_t result) {
-    if (data == wake_mark) {
-      wake_armed_ = false;
-    } else if (data != cancel_mark) {
-      CHECK(data < tags_.size());
-      done[count++] = ReadDone{.tag = tags_[data], .result = result};
-      free_places_.push_back(static_cast<std::uint32_t>(data));
-    }
+    if (data == cancel_mark) return;
+    CHECK(data < tags_.size());
+    done[count++] = ReadDone{.tag = tags_[data], .result = result};
+    free_places_.push_back(static_cast<std::uint32_t>(data));
   });
   return count;
 }
 
+// The event is consumed after collecting and then looked behind: the kernel signals once when work waits and once more
+// when collecting makes completions of it, which would wake the caller for what it has got.
 Result<std::size_t> UringReader::reap(std::span<ReadDone> done) {
   if (uring_->unsubmitted() > 0) TRY(uring_->submit());
-  TRY(uring_->collect());
-  std::size_t count = take_completions(done);
-  count += pool_->collect(done.subspan(count));
-  if (pool_->in_flight() > 0 && !wake_armed_) {
-    arm_wake();
-    TRY(uring_->submit());
-  }
+  std::size_t count = 0;
+  const auto more = [this] { return uring_->can_collect() || pool_->can_collect(); };
+  do {
+    TRY(uring_->collect());
+    count += take_completions(done.subspan(count));
+    count += pool_->collect(done.subspan(count));
+    pool_->event().consume();
+  } while (count < done.size() && more());
+  if (more()) pool_->event().signal();
   return count;
 }
 
@@ -176,7 +166,7 @@ void UringReader::cancel_all() {
 
 std::size_t UringReader::in_flight() const { return queue_depth_ - free_places_.size() + pool_->in_flight(); }
 std::size_t UringReader::queue_depth() const { return queue_depth_; }
-int UringReader::event_fd() const { return uring_->fd(); }
+int UringReader::event_fd() const { return pool_->event().fd(); }
 std::string_view UringReader::backend() const {
   return registered_ != nullptr ? "uring" : "uring-unregistered";
 }

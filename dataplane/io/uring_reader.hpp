@@ -3,8 +3,7 @@
 // registered ring of slots. Reads through the page cache go to a few threads of its own, because io_uring
 // copies what is cached on the thread that submits it.
 //
-// The event descriptor is the ring's. The copying threads reach it through a poll of their event, armed on
-// the ring while any of their reads is out.
+// The ring and the copying threads signal one eventfd.
 #pragma once
 
 #include <memory>
@@ -46,7 +45,6 @@ class UringReader final : public FileReader {
   };
   UringReader(std::unique_ptr<Uring> uring, std::unique_ptr<ReadPool> pool, const ReaderOptions& options);
   void prepare(const ReadOp& op);
-  void arm_wake();
   std::size_t take_completions(std::span<ReadDone> done);
 
   std::uint32_t queue_depth_;
@@ -58,7 +56,6 @@ class UringReader final : public FileReader {
   std::vector<std::uint64_t> tags_;
   std::vector<std::uint32_t> free_places_;
   std::vector<ReadPool::Job> jobs_;  // Of one submit; kept for its memory.
-  bool wake_armed_ = false;
   std::unique_ptr<ReadPool> pool_;
 };
 
