@@ -75,6 +75,17 @@ TEST(ReadPlan, AdjoiningTensorsShareACopy) {
   EXPECT_EQ(plan.copies.size(), plan.reads.size());
 }
 
+TEST(ReadPlan, ACopyNeverGoesOnIntoAConversionOrOutOfOne) {
+  const std::uint64_t files[] = {4096};
+  const auto piece = [](std::uint64_t at, Dtype stored, Dtype wanted) {
+    return LayoutPiece{.table_offset = at, .table_bytes = 100, .source = {at, 100}, .stored = stored, .wanted = wanted};
+  };
+  const auto layout = PageLayout::assembled(
+      {piece(0, Dtype::f16, Dtype::bf16), piece(100, Dtype::u8, Dtype::u8), piece(200, Dtype::bf16, Dtype::f16)}, files, page);
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(plan_of(*layout, 0, 4096, {}, false).copies.size(), 3u);
+}
+
 TEST(ReadPlan, CachedReadsGoIntoTheFrameWhereverATensorStands) {
   const CheckpointIndex index = many_tensors(3, 300'001);
   const PageLayout layout = PageLayout::scattered(index, 64, page);
