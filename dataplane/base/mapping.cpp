@@ -116,16 +116,21 @@ Result<Mapping> Mapping::copy_on_write(int fd, std::uint64_t bytes, std::uint64_
   return Mapping(TRY(map(nullptr, bytes, prot, MAP_PRIVATE, fd, offset)), round_up(bytes, small_page_bytes));
 }
 
-Result<> Mapping::place(std::uint64_t at, int fd, std::uint64_t bytes, Access access, std::uint64_t offset) {
+void Mapping::check_range(std::uint64_t at, std::uint64_t bytes) const {
   CHECK(at <= size_ && bytes <= size_ - at);
   CHECK(at % small_page_bytes == 0 && bytes % small_page_bytes == 0);
-  TRY(map(data_ + at, bytes, protection(access), MAP_SHARED | MAP_FIXED, fd, offset));
+}
+
+Result<> Mapping::place(std::uint64_t at, int fd, std::uint64_t bytes, Access access, std::uint64_t offset,
+                        Sharing sharing) {
+  check_range(at, bytes);
+  const int kind = sharing == Sharing::shared ? MAP_SHARED : MAP_PRIVATE;
+  TRY(map(data_ + at, bytes, protection(access), kind | MAP_FIXED, fd, offset));
   return {};
 }
 
 Result<> Mapping::unplace(std::uint64_t at, std::uint64_t bytes) {
-  CHECK(at <= size_ && bytes <= size_ - at);
-  CHECK(at % small_page_bytes == 0 && bytes % small_page_bytes == 0);
+  check_range(at, bytes);
   TRY(map(data_ + at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
   return {};
 }
@@ -134,6 +139,26 @@ Result<> Mapping::protect(Access access) {
   if (::mprotect(data_, size_, protection(access)) != 0) return mapping_error("mprotect");
   return {};
 }
+
+Result<> Mapping::protect(std::uint64_t at, std::uint64_t bytes, Access access) {
+  check_range(at, bytes);
+  if (::mprotect(data_ + at, bytes, protection(access)) != 0) return mapping_error("mprotect");
+  return {};
+}
+
+Result<> Mapping::drop_copies(std::uint64_t at, std::uint64_t bytes) {
+  check_range(at, bytes);
+  if (::madvise(data_ + at, bytes, MADV_DONTNEED) != 0) return mapping_error("madvise");
+  return {};
+}
+
+Result<> Mapping::keep_from_children(std::uint64_t at, std::uint64_t bytes) {
+  check_range(at, bytes);
+  if (::madvise(data_ + at, bytes, MADV_DONTFORK) != 0) return mapping_error("madvise");
+  return {};
+}
+
+Result<> Mapping::zero_in_children() { return advise(MADV_WIPEONFORK); }
 
 Result<> Mapping::advise(int advice) const {
   if (::madvise(data_, size_, advice) != 0) return mapping_error("madvise");

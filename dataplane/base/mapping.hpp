@@ -16,6 +16,8 @@ inline constexpr std::uint64_t small_page_bytes = 4096;
 inline constexpr std::uint64_t huge_page_bytes = 2 * 1024 * 1024;
 
 enum class Access : std::uint8_t { none, read, read_write };
+// What a write to a mapped descriptor changes: the file, for everybody, or a copy of this process alone.
+enum class Sharing : std::uint8_t { shared, copy_on_write };
 
 // Which huge pages back an anonymous mapping.
 enum class PageKind : std::uint8_t {
@@ -41,13 +43,21 @@ class Mapping {
   // Private (copy-on-write) mapping of a descriptor.
   static Result<Mapping> copy_on_write(int fd, std::uint64_t bytes, std::uint64_t offset = 0);
 
-  // Replaces [at, at + bytes) of this mapping by a shared mapping of `fd`, atomically.
-  // REQUIRES: the range is inside, on page boundaries.
-  Result<> place(std::uint64_t at, int fd, std::uint64_t bytes, Access access, std::uint64_t offset = 0);
+  // Replaces [at, at + bytes) of this mapping by a mapping of `fd`, atomically.
+  // REQUIRES, for all that take a range: it is inside, on page boundaries.
+  Result<> place(std::uint64_t at, int fd, std::uint64_t bytes, Access access, std::uint64_t offset = 0,
+                 Sharing sharing = Sharing::shared);
   // Makes the range inaccessible again and gives up what was placed there.
   Result<> unplace(std::uint64_t at, std::uint64_t bytes);
 
   Result<> protect(Access access);
+  Result<> protect(std::uint64_t at, std::uint64_t bytes, Access access);
+  // Drops the copies of a copy-on-write range: it shows the file again.
+  Result<> drop_copies(std::uint64_t at, std::uint64_t bytes);
+  // A child made by fork gets no mapping of the range. Lasts until something else is placed there.
+  Result<> keep_from_children(std::uint64_t at, std::uint64_t bytes);
+  // A child made by fork, by whatever call, sees zeros. REQUIRES: an anonymous mapping.
+  Result<> zero_in_children();
   // madvise over the whole range, for example MADV_DONTFORK.
   Result<> advise(int advice) const;
 
@@ -60,6 +70,7 @@ class Mapping {
 
  private:
   Mapping(std::byte* data, std::uint64_t size) : data_(data), size_(size) {}
+  void check_range(std::uint64_t at, std::uint64_t bytes) const;
 
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;

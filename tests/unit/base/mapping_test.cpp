@@ -2,6 +2,7 @@
 #include "dataplane/base/mapping.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -9,6 +10,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "dataplane/base/memfd.hpp"
 #include "dataplane/base/units.hpp"
@@ -107,6 +111,47 @@ TEST(Mapping, ReportsARefusedWritableMapping) {
   EXPECT_EQ(upgraded.error().code, Errc::denied);
   owner.bytes()[7] = std::byte{7};
   EXPECT_EQ(readable.bytes()[7], std::byte{7});
+}
+
+TEST(Mapping, DropsTheCopiesOfARangeThatWasWrittenTo) {
+  const UniqueFd file = *create_memfd("test", 2 * small_page_bytes);
+  const Mapping owner = *Mapping::shared(file.get(), 2 * small_page_bytes, Access::read_write);
+  ASSERT_TRUE(add_seals(file.get(), F_SEAL_FUTURE_WRITE));
+  Mapping mine = *Mapping::reserve(2 * small_page_bytes);
+  ASSERT_TRUE(mine.place(0, file.get(), 2 * small_page_bytes, Access::read, 0, Sharing::copy_on_write));
+  ASSERT_TRUE(mine.protect(0, small_page_bytes, Access::read_write));
+  mine.bytes()[0] = std::byte{1};
+  EXPECT_EQ(owner.bytes()[0], std::byte{0});
+  owner.bytes()[0] = std::byte{2};
+  EXPECT_EQ(mine.bytes()[0], std::byte{1});
+  ASSERT_TRUE(mine.drop_copies(0, small_page_bytes));
+  EXPECT_EQ(mine.bytes()[0], std::byte{2});
+}
+
+// Runs `look` in a child that bypasses the handlers of fork; its answer is the exit status.
+template <class Look>
+int in_raw_child(Look look) {
+  const auto child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (child == 0) ::_exit(look());
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Mapping, KeepsARangeFromChildren) {
+  Mapping mapping = *Mapping::anonymous(2 * small_page_bytes);
+  ASSERT_TRUE(mapping.keep_from_children(0, small_page_bytes));
+  const std::byte* const hidden = mapping.data();
+  const std::byte* const seen = hidden + small_page_bytes;
+  EXPECT_EQ(in_raw_child([&] { return is_mapped(hidden) ? 1 : is_mapped(seen) ? 0 : 2; }), 0);
+}
+
+TEST(Mapping, ShowsZerosToChildrenWhereAsked) {
+  Mapping mapping = *Mapping::anonymous(small_page_bytes);
+  mapping.bytes()[0] = std::byte{5};
+  EXPECT_EQ(in_raw_child([&] { return static_cast<int>(mapping.bytes()[0]); }), 5);
+  ASSERT_TRUE(mapping.zero_in_children());
+  EXPECT_EQ(in_raw_child([&] { return static_cast<int>(mapping.bytes()[0]); }), 0);
+  EXPECT_EQ(mapping.bytes()[0], std::byte{5});
 }
 
 }  // namespace
