@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/cgroup_files.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "bpf/cgroup_text.hpp"
+
+namespace penstock {
+namespace {
+
+// Where the hierarchies are by convention, for when mountinfo does not say.
+constexpr const char* usual_v1_memory = "/sys/fs/cgroup/memory";
+constexpr const char* usual_v2 = "/sys/fs/cgroup";
+constexpr const char* usual_v2_of_hybrid = "/sys/fs/cgroup/unified";
+
+UniqueFd open_directory(int at, const std::string& path) {
+  return UniqueFd(::openat(at, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+// Paths of the system, looked up below the root descriptor.
+std::string below_root(std::string_view absolute) {
+  const std::size_t first = absolute.find_first_not_of('/');
+  return first == std::string_view::npos ? "." : std::string(absolute.substr(first));
+}
+
+// The part of a cgroup's path below the mounted one; nothing when it is not below it.
+std::optional<std::string_view> below_mount(std::string_view path, std::string_view mounted) {
+  if (mounted == "/") return path;
+  if (!path.starts_with(mounted)) return std::nullopt;
+  path.remove_prefix(mounted.size());
+  if (!path.empty() && path.front() != '/') return std::nullopt;
+  return path;
+}
+
+// The mount that shows the cgroup at `path`, the closest one if several do; else the first.
+const CgroupMount* best_mount(const std::vector<CgroupMount>& mounts, std::string_view path) {
+  const CgroupMount* best = mounts.empty() ? nullptr : &mounts.front();
+  for (const CgroupMount& mount : mounts) {
+    if (!below_mount(path, mount.root)) continue;
+    if (!below_mount(path, best->root) || mount.root.size() > best->root.size()) best = &mount;
+  }
+  return best;
+}
+
+std::string why(const Error& error) { return error.native != 0 ? std::strerror(error.native) : "no number"; }
+
+std::optional<std::uint64_t> tightest(std::optional<std::uint64_t> a, std::optional<std::uint64_t> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+}  // namespace
+
+CgroupFiles CgroupFiles::open(int root, Warnings& warnings) {
+  CgroupFiles files;
+  const Result<std::string> membership = read_text(root, "proc/self/cgroup");
+  if (!membership) {
+    warnings.add(fmt::format("/proc/self/cgroup: {}; memory is taken as not limited by a cgroup",
+                             why(membership.error())));
+    return files;
+  }
+  files.membership_ = *membership;
+  const CgroupPaths paths = parse_cgroup_paths(*membership);
+  // A controller lives in one hierarchy at a time, and a v1 line says that it is there.
+  files.hybrid_ = paths.v1_memory && paths.v2;
+  if (paths.v1_memory) {
+    files.version_ = CgroupVersion::v1;
+    files.path_ = *paths.v1_memory;
+  } else if (paths.v2) {
+    files.version_ = CgroupVersion::v2;
+    files.path_ = *paths.v2;
+  } else {
+    return files;
+  }
+  files.open_levels(root, warnings);
+  return files;
+}
+
+void CgroupFiles::open_levels(int root, Warnings& warnings) {
+  const CgroupMounts mounts = parse_cgroup_mounts(read_text(root, "proc/self/mountinfo").value_or(""));
+  const bool v1 = version_ == CgroupVersion::v1;
+  const CgroupMount* const mount = best_mount(v1 ? mounts.v1_memory : mounts.v2, path_);
+  const bool mounted = mount != nullptr ? open_mount(root, mount->where)
+                       : v1             ? open_mount(root, usual_v1_memory)
+                                        : open_mount(root, usual_v2_of_hybrid) || open_mount(root, usual_v2);
+  if (!mounted) {
+    warnings.add(fmt::format("cgroup {} is mounted nowhere; memory is taken as not limited by it", path_));
+    return;
+  }
+  const std::optional<std::string_view> relative = below_mount(path_, mount != nullptr ? mount->root : "/");
+  if (relative && descend(*relative)) return;
+  levels_.erase(levels_.begin() + 1, levels_.end());
+  warnings.add(fmt::format("cgroup {} is not visible below {}; the limits of the latter are used", path_,
+                           levels_.front().path));
+}
+
+bool CgroupFiles::open_mount(int root, const std::string& where) {
+  UniqueFd directory = open_directory(root, below_root(where));
+  if (!directory) return false;
+  add_level(std::move(directory), where);
+  return true;
+}
+
+// Down from the mount, one name at a time: what is above the mount is not ours to read, whatever the path says.
+bool CgroupFiles::descend(std::string_view relative) {
+  while (!relative.empty()) {
+    const std::size_t end = std::min(relative.find('/'), relative.size());
+    const std::string name(relative.substr(0, end));
+    relative.remove_prefix(std::min(end + 1, relative.size()));
+    if (name.empty()) continue;
+    if (name == "..") return false;
+    UniqueFd directory(::openat(levels_.back().directory.get(), name.c_str(),
+                                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!directory) return false;
+    add_level(std::move(directory), levels_.back().path + "/" + name);
+  }
+  return true;
+}
+
+void CgroupFiles::add_level(UniqueFd directory, std::string path) {
+  const bool v1 = version_ == CgroupVersion::v1;
+  levels_.push_back(Level{.directory = std::move(directory),
+                          .path = std::move(path),
+                          .max = TextFile(v1 ? "memory.limit_in_bytes" : "memory.max"),
+                          .high = TextFile("memory.high"),
+                          .usage = TextFile(v1 ? "memory.usage_in_bytes" : "memory.current"),
+                          .stat = TextFile("memory.stat")});
+}
+
+CgroupMemory CgroupFiles::read(Warnings& warnings) {
+  CgroupMemory memory;
+  for (Level& level : levels_) {
+    const std::optional<std::uint64_t> max = read_limit(level, level.max, warnings);
+    const std::optional<std::uint64_t> high =
+        version_ == CgroupVersion::v2 ? read_limit(level, level.high, warnings) : std::nullopt;
+    memory.max = tightest(memory.max, max);
+    memory.high = tightest(memory.high, high);
+    const std::optional<std::uint64_t> limit = tightest(max, high);
+    if (!limit) continue;
+    const std::optional<std::uint64_t> used = read_used(level, warnings);
+    if (used) memory.headroom = tightest(memory.headroom, *limit - std::min(*used, *limit));
+  }
+  return memory;
+}
+
+std::optional<std::uint64_t> CgroupFiles::read_limit(Level& level, TextFile& file, Warnings& warnings) const {
+  const Result<std::string> text = file.read(level.directory.get());
+  // The root cgroup of v2 has no limit files, nor has one whose parent does not pass the controller on.
+  if (!text && text.error().code == Errc::not_found) return std::nullopt;
+  const Result<std::optional<std::uint64_t>> limit = text ? parse_limit(*text) : text.error();
+  if (limit) return *limit;
+  warnings.add(fmt::format("{}/{}: {}; taken as no limit", level.path, file.name(), why(limit.error())));
+  return std::nullopt;
+}
+
+// What reclaim can't take back: usage without the file cache. Shared memory is on the anonymous lists, so that the
+// file lists hold only what the disk has too.
+std::optional<std::uint64_t> CgroupFiles::read_used(Level& level, Warnings& warnings) const {
+  const Result<std::string> text = level.usage.read(level.directory.get());
+  const Result<std::uint64_t> usage = text ? parse_bytes_used(*text) : text.error();
+  if (!usage) {
+    warnings.add(fmt::format("{}/{}: {}; its limit is not watched", level.path, level.usage.name(),
+                             why(usage.error())));
+    return std::nullopt;
+  }
+  const Result<std::string> stat = level.stat.read(level.directory.get());
+  if (!stat) {
+    warnings.add(fmt::format("{}/{}: {}; file cache counts as used", level.path, level.stat.name(),
+                             why(stat.error())));
+    return *usage;
+  }
+  // The plain lines of v1 leave the descendants out; those with total_ don't.
+  const auto with_descendants = [&](std::string_view key) {
+    const std::optional<std::uint64_t> total =
+        version_ == CgroupVersion::v1 ? stat_value(*stat, fmt::format("total_{}", key)) : std::nullopt;
+    return total ? *total : stat_value(*stat, key).value_or(0);
+  };
+  const std::uint64_t file_cache = with_descendants("inactive_file") + with_descendants("active_file");
+  return *usage - std::min(file_cache, *usage);
+}
+
+}  // namespace penstock

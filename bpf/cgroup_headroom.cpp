@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/cgroup_headroom.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bpf/cgroup_text.hpp"
+
+namespace penstock {
+namespace {
+
+// What meminfo says when it says nothing.
+std::uint64_t physical_bytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0
+             ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes)
+             : 0;
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<CgroupHeadroom>> CgroupHeadroom::open(const std::string& root, Clock clock) {
+  UniqueFd directory(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) {
+    return fail(FailureKind::io_error, fmt::format("{} can't be opened: {}", root, std::strerror(errno)));
+  }
+  return std::unique_ptr<CgroupHeadroom>(new CgroupHeadroom(std::move(directory), std::move(clock)));
+}
+
+CgroupHeadroom::CgroupHeadroom(UniqueFd root, Clock clock)
+    : root_(std::move(root)),
+      clock_(std::move(clock)),
+      files_(CgroupFiles::open(root_.get(), warnings_)),
+      meminfo_("proc/meminfo"),
+      membership_at_(clock_()) {
+  read_at_ = membership_at_ - reading_age_max;
+  refresh();
+}
+
+std::uint64_t CgroupHeadroom::headroom_bytes() {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  const std::uint64_t free =
+      std::min(reading_.available_bytes, reading_.cgroup.headroom.value_or(reading_.available_bytes));
+  if (taken_since_ <= 0) return free + static_cast<std::uint64_t>(-taken_since_);
+  return free - std::min(free, static_cast<std::uint64_t>(taken_since_));
+}
+
+std::uint64_t CgroupHeadroom::limit_bytes() {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  const CgroupMemory& cgroup = reading_.cgroup;
+  return std::min({reading_.machine_bytes, cgroup.max.value_or(reading_.machine_bytes),
+                   cgroup.high.value_or(reading_.machine_bytes)});
+}
+
+void CgroupHeadroom::account(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_since_ += bytes;
+}
+
+HeadroomReport CgroupHeadroom::report() {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  return reading_;
+}
+
+std::vector<std::string> CgroupHeadroom::warnings() {
+  const std::lock_guard lock(mutex_);
+  return warnings_.take();
+}
+
+void CgroupHeadroom::refresh() {
+  const Nanoseconds now = clock_();
+  bool moved = false;
+  if (now - membership_at_ >= membership_age_max) {
+    membership_at_ = now;
+    // A launcher may put the process into its cgroup after it has started.
+    const Result<std::string> membership = read_text(root_.get(), "proc/self/cgroup");
+    moved = membership && *membership != files_.membership();
+    if (moved) files_ = CgroupFiles::open(root_.get(), warnings_);
+  }
+  if (!moved && now - read_at_ < reading_age_max) return;
+  read_at_ = now;
+  taken_since_ = 0;
+  reading_ = HeadroomReport{.version = files_.version(),
+                            .hybrid = files_.hybrid(),
+                            .path = files_.path(),
+                            .cgroup = files_.read(warnings_)};
+  read_machine();
+}
+
+void CgroupHeadroom::read_machine() {
+  const Result<std::string> meminfo = meminfo_.read(root_.get());
+  const std::string_view text = meminfo ? std::string_view(*meminfo) : std::string_view();
+  const std::optional<std::uint64_t> total = meminfo_bytes(text, "MemTotal");
+  const std::optional<std::uint64_t> available = meminfo_bytes(text, "MemAvailable");
+  if (!total || !available)
+    warnings_.add("/proc/meminfo lacks MemTotal or MemAvailable; all memory counts as available");
+  reading_.machine_bytes = total.value_or(physical_bytes());
+  reading_.available_bytes = available.value_or(reading_.machine_bytes);
+}
+
+}  // namespace penstock
