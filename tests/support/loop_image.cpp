@@ -13,7 +13,9 @@
 
 namespace penstock::test {
 
-bool run_command(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+bool run_command(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 std::unique_ptr<LoopImage> LoopImage::make(const std::filesystem::path& folder, const std::string& filesystem,
                                            std::uint64_t bytes, std::string& missing) {

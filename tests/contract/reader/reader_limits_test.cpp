@@ -103,7 +103,8 @@ TEST_P(ReaderLimits, ReadsBeyondFourGibibytes) {
   id_ = *reader_->add(file_->cached_fd(), file_->direct_fd());
   const SlotId slot = *ring_->take();
   for (const ReadPath way : {ReadPath::cached, ReadPath::direct}) {
-    if (way == ReadPath::direct && !has_direct()) GTEST_SKIP() << "requires a temporary folder with direct I/O";
+    if (way == ReadPath::direct && !has_direct())
+      GTEST_SKIP() << "requires a temporary folder with direct I/O";
     std::fill_n(ring_->address(slot), 8192, std::byte{0xa5});
     ASSERT_EQ(read_once(*reader_, op(far, 8192, way, ring_->address(slot))), 8192);
     EXPECT_TRUE(std::ranges::equal(std::span(ring_->address(slot), 8192), content));
