@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/config/document.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
+
+#include <fmt/format.h>
 
 // Header-only and without exceptions: the distribution's shared library is built with them.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
+// The library asserts that a section's name starts with a letter of a name, which a file may well break, and with NDEBUG
+// lets clang assume it. With an empty assertion both go on to the error message behind it.
+#undef NDEBUG
+#define TOML_ASSERT(condition) static_assert(true)
 #include <toml++/toml.h>
 
 #include "dataplane/base/quote.hpp"
 #include "service/config/lines.hpp"
+#include "service/config/screen.hpp"
 
 namespace penstock {
 namespace {
@@ -91,6 +96,7 @@ class Repair {
 
   ConfigDocument run() {
     for (int round = 0; round < repairs_max; ++round) {
+      if (refused_unread()) break;
       const toml::parse_result result = toml::parse(std::string_view(text_));
       if (result) {
         document_.entries = entries_of(result.table());
@@ -102,6 +108,19 @@ class Repair {
   }
 
  private:
+  // Each round anew: a repair may turn what was in a string into plain text.
+  bool refused_unread() {
+    const std::optional<ScreenFault> fault = screen(text_);
+    if (!fault) return false;
+    if (!cut_)
+      document_.problems.push_back(
+          {.file = file_,
+           .line = fault->line,
+           .key = fault->line == 0 ? "" : key_of_line(split_lines(text_), fault->line - 1),
+           .message = fault->message});
+    return true;
+  }
+
   // False when nothing is left to look at.
   bool report(const toml::parse_error& error) {
     const std::vector<std::string_view> lines = split_lines(text_);
@@ -146,26 +165,9 @@ class Repair {
   bool cut_ = false;
 };
 
-std::optional<ConfigProblem> refuse_size(std::string_view text, const std::string& file) {
-  const auto problem = [&](unsigned line, std::string message) {
-    return ConfigProblem{.file = file, .line = line, .key = {}, .message = std::move(message)};
-  };
-  if (text.size() > config_bytes_max)
-    return problem(0, fmt::format("is larger than {} bytes", config_bytes_max));
-  unsigned number = 0;
-  for (const std::string_view line : split_lines(text)) {
-    ++number;
-    if (line.size() > config_line_bytes_max)
-      return problem(number, fmt::format("the line is longer than {} bytes", config_line_bytes_max));
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 ConfigDocument parse_document(std::string_view text, const std::string& file) {
-  if (std::optional<ConfigProblem> problem = refuse_size(text, file))
-    return {.entries = {}, .problems = {*problem}};
   return Repair(text, file).run();
 }
 

@@ -30,9 +30,6 @@ struct ConfigDocument {
   std::vector<ConfigProblem> problems;
 };
 
-inline constexpr std::size_t config_bytes_max = 1024 * 1024;
-inline constexpr std::size_t config_line_bytes_max = 4096;  // Bounds how deep one key can nest.
-
 // Goes on after a key that is set twice and after an integer that is too large. Any other error in the
 // grammar ends the reading of the document: what stands before it is still looked at.
 ConfigDocument parse_document(std::string_view text, const std::string& file);

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "dataplane/base/unique_fd.hpp"
-#include "service/config/document.hpp"
+#include "service/config/screen.hpp"
 
 namespace penstock {
 namespace {
@@ -22,22 +22,14 @@ namespace {
 std::string reason_of(int error) {
   switch (error) {
     case EACCES:
-    case EPERM:
-      return "permission denied";
-    case ENOENT:
-      return "no such file";
-    case ENOTDIR:
-      return "a part of its path is not a directory";
-    case EISDIR:
-      return "it is a directory";
-    case ELOOP:
-      return "too many symbolic links";
-    case ENAMETOOLONG:
-      return "the name is too long";
-    case EIO:
-      return "input/output error";
-    default:
-      return fmt::format("error number {}", error);
+    case EPERM: return "permission denied";
+    case ENOENT: return "no such file";
+    case ENOTDIR: return "a part of its path is not a directory";
+    case EISDIR: return "it is a directory";
+    case ELOOP: return "too many symbolic links";
+    case ENAMETOOLONG: return "the name is too long";
+    case EIO: return "input/output error";
+    default: return fmt::format("error number {}", error);
   }
 }
 

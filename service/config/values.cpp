@@ -62,16 +62,11 @@ std::string exact_duration(Nanoseconds duration) {
 
 std::string_view kind_of(const ConfigValue& value) {
   switch (value.index()) {
-    case 0:
-      return "true or false";
-    case 1:
-      return "a bare number";
-    case 2:
-      return "a number with a fraction";
-    case 3:
-      return "a string";
-    default:
-      return std::get<OtherValue>(value).what;
+    case 0: return "true or false";
+    case 1: return "a bare number";
+    case 2: return "a number with a fraction";
+    case 3: return "a string";
+    default: return std::get<OtherValue>(value).what;
   }
 }
 
