@@ -2,6 +2,7 @@
 // Damaged datagrams. Each is copied to a heap block of exactly its size, so that AddressSanitizer sees a read behind it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -18,7 +19,7 @@ using Bytes = std::vector<std::byte>;
 // Decodes with every decoder; the answers don't matter, only that there are some.
 void decode_everything(std::span<const std::byte> bytes, std::size_t descriptors) {
   const auto exact = std::make_unique<std::byte[]>(bytes.size());
-  std::memcpy(exact.get(), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), exact.get());
   const std::span<const std::byte> copy(exact.get(), bytes.size());
   if (const auto client = wire::decode_client_message(copy, descriptors)) {
     const auto again = wire::encode(client->request, client->message);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -30,7 +31,7 @@ IndexContent sample() {
 // In a heap block of exactly its size, so that AddressSanitizer sees a read behind it.
 Result<IndexContent> parse(const Bytes& blob) {
   const auto exact = std::make_unique<std::byte[]>(blob.size());
-  std::memcpy(exact.get(), blob.data(), blob.size());
+  std::copy(blob.begin(), blob.end(), exact.get());
   return parse_index_blob(std::span(exact.get(), blob.size()));
 }
 

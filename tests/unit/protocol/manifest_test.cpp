@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -29,7 +30,7 @@ Manifest sample() {
 
 Result<Manifest> parse(const Bytes& bytes) {
   const auto exact = std::make_unique<std::byte[]>(bytes.size());
-  std::memcpy(exact.get(), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), exact.get());
   return parse_manifest(std::span(exact.get(), bytes.size()));
 }
 
