@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/control/session.hpp"
 
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "service/control/queries.hpp"
 #include "service/protocol/control_codec.hpp"
@@ -145,6 +148,10 @@ void Session::announce_closing() {
   for (const std::uint64_t request : std::exchange(unanswered_, {})) {
     channel_->send(request, Failure{FailureKind::closing, "the service is stopping", ""});
   }
+}
+
+void Session::kill() {
+  if (process_.is_open()) ::syscall(SYS_pidfd_send_signal, process_.native_handle(), SIGKILL, nullptr, 0);
 }
 
 void Session::leave(OpenTable& open) {

@@ -29,6 +29,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // The service stops: tell the client; requests fail from now on.
   void announce_closing();
   void announce(const wire::ServiceMessage& event);
+  // Ends the client's process, by its pidfd. Without one: does nothing.
+  void kill();
 
   SessionId id() const { return id_; }
   const PeerIdentity& peer() const { return peer_; }

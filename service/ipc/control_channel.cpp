@@ -41,7 +41,7 @@ void ControlChannel::read_some() {
       if (size.error().code == Errc::busy) break;
       if (size.error().code == Errc::exhausted) {
         const auto request = wire::request_of(std::span(buffer_).first(static_cast<std::size_t>(size.error().native)));
-        send(request, wire::Failure{FailureKind::fd_limit, "the service is out of descriptors",
+        send(request, Failure{FailureKind::fd_limit, "the service is out of descriptors",
                                     "raise LimitNOFILE= of the service"});
         continue;
       }
@@ -53,7 +53,7 @@ void ControlChannel::read_some() {
     if (!decoded) {
       const auto request = wire::request_of(std::span(buffer_).first(*size));
       if (request != 0) {
-        send(request, wire::Failure{FailureKind::protocol_violation, decoded.error().operation,
+        send(request, Failure{FailureKind::protocol_violation, decoded.error().operation,
                                     "is the library older or newer than the service?"});
       }
       end(FailureKind::protocol_violation, decoded.error().operation);

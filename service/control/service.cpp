@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/service.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "dataplane/base/units.hpp"
+#include "service/control/session.hpp"
+
+namespace penstock {
+namespace {
+
+std::string_view name_of(PagerDecision::Kind kind) {
+  switch (kind) {
+    case PagerDecision::Kind::load: return "load";
+    case PagerDecision::Kind::evict: return "evict";
+    case PagerDecision::Kind::offload: return "offload";
+    case PagerDecision::Kind::refuse: return "refuse";
+    case PagerDecision::Kind::stuck: return "stuck";
+    case PagerDecision::Kind::unstuck: return "unstuck";
+    case PagerDecision::Kind::io_error: return "io_error";
+  }
+  return "";
+}
+
+std::string_view name_of(EvictReason reason) {
+  switch (reason) {
+    case EvictReason::fault: return "fault";
+    case EvictReason::prefetch: return "prefetch";
+    case EvictReason::budget: return "budget";
+    case EvictReason::request: return "request";
+    case EvictReason::session_closed: return "session_closed";
+    case EvictReason::table_closed: return "table_closed";
+    case EvictReason::released: return "released";
+  }
+  return "";
+}
+
+std::string subject_of(const ServiceState& state, const PagerDecision& decision) {
+  if (const auto table = state.tables.find(decision.table); table && !table->checkpoints.empty()) {
+    return table->checkpoints.front()->id;
+  }
+  if (raw(decision.session) != 0) return fmt::format("client {}", raw(decision.session));
+  return fmt::format("table {}", raw(decision.table));
+}
+
+}  // namespace
+
+Service::Service(boost::asio::io_context& context, const Config& config)
+    : context_(context), state_(std::make_unique<ServiceState>(context, config)) {}
+
+Service::~Service() {
+  listener_.reset();
+  // Sessions hold channels whose handlers hold the sessions: ending them cuts the circle.
+  while (!state_->sessions.empty()) state_->sessions.begin()->second->end(FailureKind::closing, "the service stops");
+}
+
+void Service::add_device(const Device& device) {
+  state_->devices.push_back(
+      std::make_unique<DeviceLink>(context_, device.description, *device.mail, *device.news, *device.stats));
+  DeviceLink& link = *state_->devices.back();
+  link.on_news({.peer_gone = [this](const PeerGone& gone) { hear(gone); },
+                .decision = [this](const PagerDecision& decision) { hear(decision); },
+                .stopped = [this](const PagerStopped& stopped) { device_stopped(stopped); }});
+  const LedgerOptions options{.room = {.capacity_bytes = device.description.limits.capacity_bytes,
+                                       .headroom_bytes = device.headroom_bytes,
+                                       .foreign_bytes = 0},
+                              .per_user_bytes = state_->config.per_user_bytes,
+                              .frame_bytes = device.description.limits.frame_bytes,
+                              .frames_max = device.frames_max};
+  state_->admissions.push_back(std::make_unique<AdmissionDesk>(
+      context_, link, options,
+      [this](std::string_view kind, SessionId session, std::uint64_t bytes, std::string_view reason,
+             std::vector<std::pair<std::string_view, std::uint64_t>> inputs) {
+        state_->decide(kind, fmt::format("client {}", raw(session)), bytes, reason, std::move(inputs));
+      }));
+}
+
+void Service::set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes) {
+  state_->host_buffers = std::make_unique<HostBuffers>(
+      state_->opener, headroom,
+      HostBudgetOptions{.budget_bytes = locked_budget_bytes, .per_user_bytes = state_->config.per_user_bytes});
+}
+
+void Service::serve(const ServiceSocket& socket) {
+  listener_ = std::make_unique<Listener>(context_, socket, [this](UniqueFd client, PeerIdentity peer) {
+    accept(std::move(client), std::move(peer));
+  });
+}
+
+void Service::accept(UniqueFd socket, PeerIdentity peer) {
+  if (state_->closing || state_->sessions.size() >= clients_max) {
+    state_->session_ended(FailureKind::not_permitted);
+    return;
+  }
+  const SessionId id{++last_session_};
+  auto channel = std::make_shared<ControlChannel>(context_, std::move(socket));
+  auto session = std::make_shared<Session>(*state_, id, std::move(channel), std::move(peer));
+  state_->sessions.emplace(id, session);
+  session->start();
+}
+
+void Service::hear(const PeerGone& gone) {
+  const auto found = state_->sessions.find(gone.session);
+  if (found == state_->sessions.end()) return;
+  const auto session = found->second;
+  session->end(gone.reason, gone.reason == FailureKind::disconnected ? "its device socket hung up"
+                                                                     : "a rule of the device socket was broken");
+}
+
+void Service::hear(const PagerDecision& decision) {
+  const bool evicted = decision.kind == PagerDecision::Kind::evict;
+  state_->decide(name_of(decision.kind), subject_of(*state_, decision), decision.bytes,
+                 evicted ? name_of(decision.evict_reason)
+                 : decision.kind == PagerDecision::Kind::load ? "fault or prefetch"
+                                                              : failure_kind_name(decision.reason),
+                 {{"used_bytes", decision.used_bytes}, {"budget_bytes", decision.budget_bytes}, {"page", decision.page}});
+  const bool stuck = decision.kind == PagerDecision::Kind::stuck;
+  if (!stuck && decision.kind != PagerDecision::Kind::unstuck) return;
+  const auto found = state_->sessions.find(decision.session);
+  if (found == state_->sessions.end()) return;
+  const auto session = found->second;
+  session->set_stuck(stuck);
+  spdlog::warn("client {} ({}, pid {}) {}", raw(decision.session), session->name(), session->peer().pid,
+               stuck ? "does not answer: its pages can't be evicted" : "answers again");
+  if (stuck && state_->config.service.on_unresponsive == OnUnresponsive::kill) {
+    spdlog::warn("client {} is killed, as service.on_unresponsive says", raw(decision.session));
+    session->kill();
+    session->end(FailureKind::revoke_timeout, "it did not answer a revoke in time");
+  }
+}
+
+void Service::stop(std::function<void(std::string)> stopped) {
+  if (state_->closing) return;
+  state_->closing = true;
+  stopped_ = std::move(stopped);
+  if (listener_) listener_->stop();
+  for (const auto& [id, session] : state_->sessions) session->announce_closing();
+  if (state_->devices.empty()) {
+    boost::asio::post(context_, [this] { finish_stop(); });
+    return;
+  }
+  for (const auto& device : state_->devices) device->send(mail::Stop{});
+}
+
+void Service::device_stopped(const PagerStopped& stopped) {
+  if (!stopped.stuck_on.empty()) stuck_on_ += (stuck_on_.empty() ? "" : ", ") + stopped.stuck_on;
+  const bool all = std::ranges::all_of(state_->devices, [](const auto& device) { return device->stopped(); });
+  if (all) finish_stop();
+}
+
+void Service::finish_stop() {
+  if (!stopped_) return;
+  for (const std::string& subject : state_->opener.running()) {
+    stuck_on_ += (stuck_on_.empty() ? "" : ", ") + subject;
+  }
+  const auto sessions = state_->sessions;
+  for (const auto& [id, session] : sessions) session->end(FailureKind::closing, "the service stops");
+  std::exchange(stopped_, nullptr)(stuck_on_);
+}
+
+void Service::log_state() const {
+  for (const auto& device : state_->devices) {
+    const PagerStats& stats = device->stats();
+    spdlog::info("device {}: {} resident of {}, pinned {}, stuck {}, {} sessions", device->description().id,
+                 format_bytes(stats.resident_bytes.load()), format_bytes(stats.budget_bytes.load()),
+                 format_bytes(stats.pinned_bytes.load()), format_bytes(stats.stuck_bytes.load()), stats.sessions.load());
+  }
+  for (const auto& [id, checkpoint] : state_->checkpoints.entries()) {
+    spdlog::info("checkpoint {}: {}, {}, {} clients", id, checkpoint->name, format_bytes(checkpoint->identity().bytes),
+                 checkpoint->sessions);
+  }
+  for (const auto& [id, session] : state_->sessions) {
+    spdlog::info("client {}: {} (pid {}), pinned {}, private {}{}", raw(id), session->name(), session->peer().pid,
+                 format_bytes(session->pinned_bytes()), format_bytes(session->private_bytes()),
+                 session->stuck() ? ", stuck" : "");
+  }
+}
+
+}  // namespace penstock

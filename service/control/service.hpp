@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service thread: accepts clients, owns their sessions, hears the devices' news, stops in order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "service/control/service_state.hpp"
+#include "service/ipc/listener.hpp"
+
+namespace penstock {
+
+class Service {
+ public:
+  static constexpr std::size_t clients_max = 4096;
+
+  Service(boost::asio::io_context& context, const Config& config);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // What a device needs beside its thread. The mailboxes and figures outlive the service.
+  struct Device {
+    DeviceLink::Description description;
+    Mailbox<PagerMail>* mail = nullptr;
+    Mailbox<PagerNews>* news = nullptr;
+    const PagerStats* stats = nullptr;
+    std::uint64_t headroom_bytes = 0;
+    std::uint64_t frames_max = UINT64_MAX;
+  };
+  void add_device(const Device& device);
+  void set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes);
+  // After the devices. The socket stays the caller's.
+  void serve(const ServiceSocket& socket);
+
+  // Takes no more clients, tells those that are there, stops the devices, hangs up; then calls `stopped` once, with what
+  // hung (empty: nothing). Safe to call again.
+  void stop(std::function<void(std::string stuck_on)> stopped);
+  // Who uses what, into the log (SIGUSR1).
+  void log_state() const;
+
+  ServiceState& state() { return *state_; }
+  const ServiceState& state() const { return *state_; }
+
+ private:
+  void accept(UniqueFd socket, PeerIdentity peer);
+  void hear(const PeerGone& gone);
+  void hear(const PagerDecision& decision);
+  void device_stopped(const PagerStopped& stopped);
+  void finish_stop();
+
+  boost::asio::io_context& context_;
+  std::unique_ptr<ServiceState> state_;
+  std::unique_ptr<Listener> listener_;
+  std::function<void(std::string)> stopped_;
+  std::string stuck_on_;
+  std::uint32_t last_session_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstockd: the composition root. The only file that names concrete classes.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <systemd/sd-daemon.h>
+
+#include "bpf/cgroup_headroom.hpp"
+#include "dataplane/base/resource_limits.hpp"
+#include "exporters/http_endpoint.hpp"
+#include "service/config/load.hpp"
+#include "service/control/service.hpp"
+#include "service/host_setup.hpp"
+#include "service/ipc/service_socket.hpp"
+#include "service/log.hpp"
+#include "service/metrics_setup.hpp"
+#include "service/options.hpp"
+#include "service/version.hpp"
+
+namespace penstock {
+namespace {
+
+enum ExitCode { exit_clean = 0, exit_failed = 1, exit_configuration = 2 };
+// What a stop may take before the process ends by force; the unit's TimeoutStopSec= is longer.
+constexpr auto stop_limit = std::chrono::seconds(4);
+
+int report(const Failure& failure, int code) {
+  spdlog::error("{}{}{}", failure.message, failure.hint.empty() ? "" : ": ", failure.hint);
+  return code;
+}
+
+Outcome<ServiceSocket> make_socket(const Config& config) {
+  if (::sd_listen_fds(1) > 0) return ServiceSocket::adopt(UniqueFd(SD_LISTEN_FDS_START));
+  return ServiceSocket::listen({.path = config.service.socket, .group = config.service.socket_group});
+}
+
+// Everything that runs between the start and the end of the event loop.
+class Daemon {
+ public:
+  explicit Daemon(LoadedConfig loaded, ConfigLocation location)
+      : location_(std::move(location)), config_(std::move(loaded.config)), signals_(context_), stop_timer_(context_) {}
+
+  Outcome<void> start();
+  int run();
+
+ private:
+  void wait_for_signal();
+  void reload();
+  void stop(int signal);
+
+  ConfigLocation location_;
+  Config config_;
+  boost::asio::io_context context_{1};
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer stop_timer_;
+  std::unique_ptr<HeadroomSource> headroom_;
+  std::unique_ptr<Metrics> metrics_;
+  HostSetup host_;
+  std::unique_ptr<ServiceSocket> socket_;
+  std::unique_ptr<Service> service_;
+  int exit_code_ = exit_clean;
+};
+
+Outcome<void> Daemon::start() {
+  // Before any thread, so that all inherit it. A client that is gone answers EPIPE, not a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  boost::system::error_code ignored;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) signals_.add(signal, ignored);
+  wait_for_signal();
+
+  const auto descriptors = raise_open_files_limit();
+  auto headroom = CgroupHeadroom::open();
+  if (!headroom) return tl::unexpected(headroom.error());
+  headroom_ = std::move(*headroom);
+  for (const std::string& warning : static_cast<CgroupHeadroom&>(*headroom_).warnings()) spdlog::warn("{}", warning);
+
+  service_ = std::make_unique<Service>(context_, config_);
+  // Before the clients' socket, so that a taken port is told at once and nobody has connected yet.
+  auto metrics = Metrics::open(context_, config_.metrics, *service_);
+  if (!metrics) return tl::unexpected(metrics.error());
+  metrics_ = std::move(*metrics);
+
+  auto host = start_host_device(config_, *headroom_, descriptors ? *descriptors : 1024);
+  if (!host) return tl::unexpected(host.error());
+  host_ = std::move(*host);
+  service_->state().reader = host_.thread->reader();
+  service_->add_device({.description = {.id = "host", .kind = "host", .limits = host_.limits},
+                        .mail = &host_.thread->mail(),
+                        .news = &host_.thread->news(),
+                        .stats = &host_.thread->stats(),
+                        .headroom_bytes = config_.host.headroom_bytes.value_or(0),
+                        .frames_max = host_.frames_max});
+  service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
+  metrics_->add_device("host", host_.thread->stats());
+
+  auto socket = make_socket(config_);
+  if (!socket) return tl::unexpected(socket.error());
+  socket_ = std::make_unique<ServiceSocket>(std::move(*socket));
+  if (!socket_->warning().empty()) spdlog::warn("{}", socket_->warning());
+  service_->serve(*socket_);
+  metrics_->set_ready(true);
+  return {};
+}
+
+int Daemon::run() {
+  ::sd_notifyf(0, "READY=1\nSTATUS=serving %s", config_.service.socket.c_str());
+  spdlog::info("ready: penstockd {} serves {}", service_version, config_.service.socket);
+  context_.run();
+  // In this order: no client may reach a service whose devices are gone.
+  socket_.reset();
+  service_.reset();
+  metrics_.reset();
+  host_.thread.reset();
+  if (exit_code_ == exit_clean) spdlog::info("stopped");
+  return exit_code_;
+}
+
+void Daemon::wait_for_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (signal == SIGHUP) reload();
+    else if (signal == SIGUSR1) service_->log_state();
+    else stop(signal);
+    wait_for_signal();
+  });
+}
+
+void Daemon::reload() {
+  const auto fresh = load_config(location_);
+  if (!fresh) {
+    for (const ConfigProblem& problem : fresh.error()) spdlog::error("{}", to_text(problem));
+    spdlog::error("the configuration was not reloaded; the old one stays");
+    return;
+  }
+  for (const ConfigChange& change : config_changes(config_, fresh->config)) {
+    spdlog::info("{}: {} -> {}{}", change.key, change.before, change.after, change.at_once ? "" : " at the next start");
+  }
+  config_.log.level = fresh->config.log.level;
+  set_log_level(config_.log.level);
+}
+
+void Daemon::stop(int signal) {
+  if (!service_ || service_->state().closing) return;
+  spdlog::info("stopping: signal {}", signal);
+  ::sd_notify(0, "STOPPING=1");
+  if (metrics_) metrics_->set_ready(false);
+  socket_.reset();
+  stop_timer_.expires_after(stop_limit);
+  stop_timer_.async_wait([](const boost::system::error_code& error) {
+    if (error) return;
+    spdlog::error("the stop took too long and was cut short");
+    std::_Exit(exit_failed);
+  });
+  service_->stop([this](const std::string& stuck_on) {
+    if (!stuck_on.empty()) {
+      // Threads that the kernel holds can't be joined: the process ends around them.
+      spdlog::error("stopped, but this did not answer: {}", stuck_on);
+      std::_Exit(exit_failed);
+    }
+    stop_timer_.cancel();
+    context_.stop();
+  });
+}
+
+int serve(const Options& options) {
+  auto loaded = load_config(options.config);
+  if (!loaded) {
+    for (const ConfigProblem& problem : loaded.error()) fmt::print(stderr, "{}\n", to_text(problem));
+    return exit_configuration;
+  }
+  if (options.what == Options::Do::check_config) return exit_clean;
+  if (options.what == Options::Do::print_config) {
+    fmt::print("{}", print_config(loaded->config));
+    return exit_clean;
+  }
+  start_log(loaded->config.log);
+  Daemon daemon(std::move(*loaded), options.config);
+  if (auto started = daemon.start(); !started) {
+    return report(started.error(), started.error().kind == FailureKind::configuration ? exit_configuration : exit_failed);
+  }
+  return daemon.run();
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int count, char** words) {
+  using namespace penstock;
+  const auto options = parse_options(count, words);
+  if (!options) {
+    fmt::print(stderr, "penstockd: {}\n{}\n", options.error().message, options.error().hint);
+    return exit_configuration;
+  }
+  if (options->what == Options::Do::help) {
+    fmt::print("{}", options_help());
+    return exit_clean;
+  }
+  if (options->what == Options::Do::version) {
+    fmt::print("penstockd {}\n", service_version);
+    return exit_clean;
+  }
+  return serve(*options);
+}
