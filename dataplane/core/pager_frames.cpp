@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A frame's way from CreateFrame to DestroyFrame. A frame serves one page in its life.
+#include <algorithm>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/core/pager_state.hpp"
+#include "dataplane/core/planted.hpp"
+
+namespace penstock {
+
+std::uint32_t PagerCore::State::frame_limit() const {
+  const std::uint32_t limit = now_ < exhausted_until_ ? std::min(budget_, exhausted_at_) : budget_;
+  return PLANTED(budget_overrun) ? limit + 1 : limit;
+}
+
+bool PagerCore::State::can_create() const { return used() < frame_limit(); }
+
+void PagerCore::State::create_frame(PagedTable& table, std::uint32_t index, bool bulk) {
+  CHECK(table.pages[index].state == PageState::absent);
+  tables_.change(table, index, [bulk](PageEntry& page) {
+    page.state = PageState::creating;
+    page.bulk = bulk;
+    page.drop_unheld = false;
+  });
+  if (!bulk) {
+    ++counts_.major_faults;
+    if (table.pages[index].evicted_before) ++counts_.refaults;
+  }
+  out_.push(CreateFrame{.page = table.key(index)});
+}
+
+void PagerCore::State::on(const Created& event) {
+  PagedTable* table = tables_.find(event.page.table);
+  CHECK(table != nullptr && event.page.index < table->pages.size());
+  PageEntry& page = table->pages[event.page.index];
+  CHECK(page.state == PageState::creating);
+  page.frame = event.frame;
+  if (!table->closing) return fill_frame(*table, event.page.index, event.frame);
+  out_.push(DestroyFrame{.frame = event.frame});
+  release_source(*table, event.page.index);
+  tables_.change(*table, event.page.index, [](PageEntry& entry) { entry.state = PageState::absent; });
+}
+
+void PagerCore::State::fill_frame(PagedTable& table, std::uint32_t index, FrameId frame) {
+  PageEntry& page = table.pages[index];
+  const PageKey key = table.key(index);
+  if (!PLANTED(generation_repeated) || page.generation == 0) ++page.generation;
+  const Generation generation{page.generation};
+  if (table.kind == TableKind::anonymous) return page_filled(table, index);
+  const bool copies = table.kind == TableKind::overlay;
+  tables_.change(table, index,
+                 [copies](PageEntry& entry) { entry.state = copies ? PageState::copying : PageState::loading; });
+  out_.push(PageChanged{.page = key, .residency = Residency::loading, .generation = generation});
+  if (copies) {
+    const PagedTable* origin = tables_.find(table.origin);
+    CHECK(page.holds_source && origin != nullptr && origin->pages[index].state == PageState::resident);
+    out_.push(CopyFrame{.page = key, .generation = generation, .to = frame, .from = origin->pages[index].frame});
+    return;
+  }
+  PageKey source = key;
+  if (PLANTED(wrong_extent)) source.index = source.index == 0 ? 1 : source.index - 1;
+  out_.push(Load{.page = source,
+                 .generation = generation,
+                 .frame = frame,
+                 .urgency = page.bulk ? Urgency::bulk : Urgency::fault});
+}
+
+void PagerCore::State::on(const NotCreated& event) {
+  PagedTable* table = tables_.find(event.page.table);
+  CHECK(table != nullptr && event.page.index < table->pages.size());
+  CHECK(table->pages[event.page.index].state == PageState::creating);
+  const std::uint32_t index = event.page.index;
+  release_source(*table, index);
+  tables_.change(*table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
+  exhausted_at_ = used();
+  exhausted_until_ = now_ + options_.revoke_deadline;
+  // One more try each, in the place of an evicted page.
+  for_each_waiting(*table, index, [&](TicketRecord& ticket) {
+    ticket.creation_failure = event.reason;
+    if (ticket.kind == TicketKind::prefetch) {
+      ticket.end = index;
+      ticket.take_next = index;
+      settle(ticket);
+      pass_prefetched(ticket);
+    } else if (ticket.creation_failed) {
+      finish(ticket, TicketResult::offloaded, event.reason);
+    } else {
+      ticket.creation_failed = true;
+      start_again(ticket);
+    }
+  });
+}
+
+void PagerCore::State::on(const Loaded& event) {
+  PagedTable* table = tables_.find(event.page.table);
+  if (table == nullptr || event.page.index >= table->pages.size()) return;
+  const PageEntry& page = table->pages[event.page.index];
+  // A load that the writer's loss has already ended.
+  if (page.state != PageState::loading || page.generation != raw(event.generation)) return;
+  if (event.ok) {
+    page_filled(*table, event.page.index);
+  } else {
+    page_not_filled(*table, event.page.index, event.reason);
+  }
+}
+
+void PagerCore::State::on(const FenceReached& event) {
+  PagedTable* table = tables_.find(event.page.table);
+  if (table == nullptr || event.page.index >= table->pages.size()) return;
+  const PageEntry& page = table->pages[event.page.index];
+  if (page.state != PageState::copying || page.generation != raw(event.generation)) return;
+  if (event.ok) {
+    page_filled(*table, event.page.index);
+  } else {
+    page_not_filled(*table, event.page.index, FailureKind::device_unhealthy);
+  }
+}
+
+void PagerCore::State::page_filled(PagedTable& table, std::uint32_t index) {
+  release_source(table, index);
+  tables_.change(table, index, [](PageEntry& entry) { entry.state = PageState::resident; });
+  const PageEntry& page = table.pages[index];
+  if (table.closing) {
+    if (page.holds == 0) evict(table, index, table.close_reason);
+    return;
+  }
+  out_.push(PageChanged{.page = table.key(index),
+                        .residency = Residency::resident,
+                        .generation = Generation{page.generation}});
+  for_each_waiting(table, index, [this](TicketRecord& ticket) {
+    if (ticket.kind == TicketKind::prefetch) {
+      pass_prefetched(ticket);
+    } else {
+      wake(*ticket.session);
+    }
+  });
+}
+
+// What the loss of the writer has ended is tried once more; everything else fails who waits for it.
+void PagerCore::State::page_not_filled(PagedTable& table, std::uint32_t index, FailureKind reason) {
+  release_source(table, index);
+  destroy_frame(table, index);
+  for_each_waiting(table, index, [&](TicketRecord& ticket) {
+    if (reason == FailureKind::device_unhealthy && !ticket.writer_was_lost) {
+      ticket.writer_was_lost = true;
+      start_again(ticket);
+    } else {
+      finish(ticket, TicketResult::failed, reason);
+    }
+  });
+}
+
+void PagerCore::State::on(const WriterLost&) {
+  tables_.for_each([this](PagedTable& table) {
+    for (std::uint32_t index = 0; index < table.pages.size(); ++index) {
+      const PageState state = table.pages[index].state;
+      if (state != PageState::loading && state != PageState::copying) continue;
+      page_not_filled(table, index, FailureKind::device_unhealthy);
+    }
+  });
+}
+
+// A page of an overlay that is no longer being made needs its origin no more.
+void PagerCore::State::release_source(PagedTable& table, std::uint32_t index) {
+  PageEntry& page = table.pages[index];
+  if (!page.holds_source) return;
+  page.holds_source = false;
+  PagedTable* origin = tables_.find(table.origin);
+  CHECK(origin != nullptr);
+  unhold(*origin, index);
+}
+
+void PagerCore::State::destroy_frame(PagedTable& table, std::uint32_t index) {
+  PageEntry& page = table.pages[index];
+  CHECK(page.mappers == 0 || PLANTED(early_destroy));
+  if (!PLANTED(frame_leaked) || page.state == PageState::evicting) out_.push(DestroyFrame{.frame = page.frame});
+  tables_.change(table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
+  out_.push(PageChanged{.page = table.key(index),
+                        .residency = Residency::absent,
+                        .generation = Generation{page.generation}});
+}
+
+void PagerCore::State::hold(PagedTable& table, std::uint32_t index) {
+  tables_.change(table, index, [](PageEntry& page) { ++page.holds; });
+}
+
+void PagerCore::State::unhold(PagedTable& table, std::uint32_t index) {
+  CHECK(table.pages[index].holds > 0);
+  tables_.change(table, index, [](PageEntry& page) { --page.holds; });
+  const PageEntry& page = table.pages[index];
+  if (page.holds > 0 || page.state != PageState::resident) return;
+  if (table.closing) {
+    evict(table, index, table.close_reason);
+  } else if (page.drop_unheld && page.mappers == 0) {
+    evict(table, index, EvictReason::released);
+  }
+}
+
+}  // namespace penstock
