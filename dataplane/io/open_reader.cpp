@@ -54,7 +54,8 @@ Outcome<OpenedReader> open_reader(const ReaderOptions& options, const PinnedRing
       unregistered.register_buffers = false;
       uring = UringReader::open(unregistered, ring);
     }
-    if (uring) return finish(*std::move(uring), ring, may_register && reason.empty(), std::move(reason));
+    const bool registered = may_register && reason.empty();
+    if (uring) return finish(*std::move(uring), ring, registered, std::move(reason));
     if (options.io == ReaderOptions::Io::uring) return tl::unexpected(uring.error());
     reason = uring.error().message + "; reading with threads instead";
   }
