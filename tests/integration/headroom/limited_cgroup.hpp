@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real memory cgroup with a limit, and a process in it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace penstock::test {
+
+class LimitedCgroup {
+ public:
+  // A child of this process's own v1 memory cgroup; null, with the missing requirement in `why`, when there can't be one.
+  static std::unique_ptr<LimitedCgroup> make(std::uint64_t limit_bytes, std::string& why);
+  ~LimitedCgroup();
+  LimitedCgroup(const LimitedCgroup&) = delete;
+  LimitedCgroup& operator=(const LimitedCgroup&) = delete;
+
+  // Runs `body` in a process of its own that is limited, and returns its wait status; its exit code is what body
+  // returned. REQUIRES: the caller has one thread.
+  int run(const std::function<int()>& body) const;
+  std::optional<std::uint64_t> read_number(const std::string& file) const;
+  // How often the kernel killed in there.
+  std::uint64_t kills() const;
+
+ private:
+  explicit LimitedCgroup(std::string path) : path_(std::move(path)) {}
+  bool write(const std::string& file, const std::string& text) const;
+
+  std::string path_;
+};
+
+}  // namespace penstock::test
