@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queue: who is served next, and what the pager is told.
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/base/check.hpp"
 #include "service/policy/amount.hpp"
@@ -15,6 +16,8 @@ void Ledger::serve(Nanoseconds now, Commands& commands) {
     // An expiry may have taken away the one that was in the way.
   } while (!waiting_.empty() && serve_first(now, commands));
   for (Waiter& waiter : waiting_) {
+    // The pager's first answer is a matter of milliseconds: that alone is no waiting.
+    if (making_ && making_->demand == waiter.ask.demand && !making_->answered) continue;
     if (std::exchange(waiter.announced, true)) continue;
     ++counts_.queued;
     commands.push_back(ledger::Queued{
