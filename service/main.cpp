@@ -16,7 +16,6 @@
 
 #include "bpf/cgroup_headroom.hpp"
 #include "dataplane/base/resource_limits.hpp"
-#include "exporters/http_endpoint.hpp"
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
 #include "service/host_setup.hpp"

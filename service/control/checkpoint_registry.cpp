@@ -2,35 +2,14 @@
 #include "service/control/checkpoint_registry.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "dataplane/core/checkpoint_parser.hpp"
+#include "dataplane/io/read_index.hpp"
 
 namespace penstock {
 namespace {
-
-Outcome<void> read_fully(int fd, std::uint64_t offset, std::span<std::byte> into) {
-  std::size_t have = 0;
-  while (have < into.size()) {
-    const ssize_t got = ::pread(fd, into.data() + have, into.size() - have, static_cast<off_t>(offset + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return fail(FailureKind::io_error, fmt::format("reading the header: {}", std::strerror(errno)),
-                  "the medium or the network share reports an error; see the kernel log");
-    }
-    if (got == 0) {
-      return fail(FailureKind::changed_while_read,
-                  fmt::format("the file ended at byte {} while its header was read", offset + have),
-                  "something truncates the file; try again when it is complete");
-    }
-    have += static_cast<std::size_t>(got);
-  }
-  return {};
-}
 
 std::string path_of(int fd) {
   char text[4096];
@@ -43,25 +22,12 @@ Failure named(Failure failure, const std::string& name) {
   return failure;
 }
 
-}  // namespace
-
 Outcome<std::shared_ptr<const CheckpointIndex>> read_index(const CheckpointFile& file) {
-  const std::uint64_t file_bytes = file.identity().bytes;
-  std::vector<std::byte> header(std::min(file_bytes, identify_bytes));
-  if (auto read = read_fully(file.cached_fd(), 0, header); !read) return tl::unexpected(read.error());
-  const auto plan = identify(header, file_bytes);
-  if (!plan) return tl::unexpected(plan.error());
-  const std::size_t have = std::min<std::size_t>(header.size(), plan->header_bytes);
-  header.resize(plan->header_bytes);
-  if (auto read = read_fully(file.cached_fd(), have, std::span(header).subspan(have)); !read) {
-    return tl::unexpected(read.error());
-  }
-  auto index = parse_header(header, file_bytes);
+  auto index = read_index_of(file);
   if (!index) return tl::unexpected(index.error());
-  // A header of one moment and bytes of another must never meet.
-  if (auto unchanged = file.verify_unchanged(); !unchanged) return tl::unexpected(unchanged.error());
   return std::make_shared<const CheckpointIndex>(std::move(*index));
 }
+}  // namespace
 
 void CheckpointRegistry::open(UniqueFd cached, UniqueFd direct, std::string name, Answer answer) {
   // A std::function must be copyable, descriptors are not.

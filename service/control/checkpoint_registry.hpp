@@ -64,7 +64,4 @@ class CheckpointRegistry {
   std::uint64_t clock_ = 0;
 };
 
-// Reads and parses the header with pread on the cached descriptor. Blocks.
-Outcome<std::shared_ptr<const CheckpointIndex>> read_index(const CheckpointFile& file);
-
 }  // namespace penstock
