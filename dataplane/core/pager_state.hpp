@@ -109,6 +109,7 @@ class PagerCore::State {
               std::uint32_t kept_pinned = 0);
   void forget(TicketRecord& ticket);
   void hold_range(TicketRecord& ticket);
+  void drop_source(TicketRecord& ticket);
   void drop_holds(TicketRecord& ticket);
   void start_again(TicketRecord& ticket);
   template <class Visit>

@@ -35,6 +35,9 @@ void PagerCore::State::close(PagedTable& table, EvictReason reason) {
       finish(*ticket, TicketResult::cancelled, FailureKind::closing);
     }
   }
+  // Who wanted to copy from it is refused when it is that ticket's turn, which may be after the table has gone.
+  TicketRecord* head = faults_.first();
+  if (head != nullptr && head->holds_source && head->table->origin == table.id) drop_source(*head);
   tables_.start_closing(table, reason);
   closing_.push_back(&table);
 }

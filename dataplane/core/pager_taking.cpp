@@ -130,10 +130,7 @@ PagerCore::State::Taken PagerCore::State::take_private(TicketRecord& ticket) {
     }
     const Taken taken = take_private_page(ticket, *origin);
     if (taken != Taken::yes) return taken;
-    if (ticket.holds_source) {  // Private already: its source isn't needed.
-      ticket.holds_source = false;
-      unhold(*origin, ticket.take_next);
-    }
+    drop_source(ticket);  // If the page turned out to be private already.
     ++ticket.take_next;
   }
   return Taken::yes;

@@ -110,6 +110,9 @@ void PagerCore::State::enqueue(TicketRecord& ticket) {
   TicketRecord* place = queue.last();
   while (place != nullptr && place->order > ticket.order) place = TicketQueue::before(*place);
   queue.insert_after(place, ticket);
+  // Who was the oldest gives back what it holds: two that hold would wait for each other.
+  TicketRecord* next = TicketQueue::after(ticket);
+  if (next != nullptr && next->holding) start_again(*next);
 }
 
 void PagerCore::State::settle(TicketRecord& ticket) {
@@ -157,13 +160,16 @@ void PagerCore::State::hold_range(TicketRecord& ticket) {
   for (std::uint32_t index = ticket.first; index < ticket.end; ++index) hold(*ticket.table, index);
 }
 
+void PagerCore::State::drop_source(TicketRecord& ticket) {
+  if (!ticket.holds_source) return;
+  ticket.holds_source = false;
+  PagedTable* origin = tables_.find(ticket.table->origin);
+  CHECK(origin != nullptr);
+  unhold(*origin, ticket.take_next);
+}
+
 void PagerCore::State::drop_holds(TicketRecord& ticket) {
-  if (ticket.holds_source) {
-    ticket.holds_source = false;
-    PagedTable* origin = tables_.find(ticket.table->origin);
-    CHECK(origin != nullptr);
-    unhold(*origin, ticket.take_next);
-  }
+  drop_source(ticket);
   if (!ticket.holding) return;
   ticket.holding = false;
   --holding_tickets_;
