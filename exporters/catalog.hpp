@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of all metric families. A family without samples is not shown at all.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <prometheus/metric_type.h>
+
+namespace penstock {
+
+enum class Family : std::uint8_t {
+  build_info,
+  collector_success,
+  clients,
+  sessions,
+  admissions,
+  admission_wait,
+  admissions_waiting,
+  grants,
+  locked_host_bytes,
+  budget_bytes,
+  checkpoint_bytes,
+  capacity_bytes,
+  used_bytes,
+  resident_bytes,
+  private_bytes,
+  pinned_bytes,
+  stuck_bytes,
+  booked_bytes,
+  foreign_bytes,
+  headroom_bytes,
+  device_sessions,
+  device_tables,
+  frames_ready,
+  faults,
+  fault_latency,
+  refaults,
+  evictions,
+  reader_info,
+  read_bytes,
+  read_errors,
+  short_reads,
+  staging_slots,
+  staging_bytes,
+};
+inline constexpr std::size_t families = static_cast<std::size_t>(Family::staging_bytes) + 1;
+
+struct FamilyEntry {
+  Family family;
+  std::string_view name;  // Without the prefix.
+  prometheus::MetricType type;
+  std::string_view help;  // One sentence; names the labels' values where they are not obvious.
+};
+
+const FamilyEntry& entry_of(Family family);
+inline constexpr std::string_view metric_prefix = "penstock_";
+
+}  // namespace penstock
