@@ -99,7 +99,7 @@ Outcome<void> Daemon::start() {
                         .headroom_bytes = config_.host.headroom_bytes.value_or(0),
                         .frames_max = host_.frames_max});
   service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
-  metrics_->add_device("host", host_.thread->stats());
+  metrics_->add_device("host", host_.thread->stats(), *service_->state().admissions.back());
 
   auto socket = make_socket(config_);
   if (!socket) return tl::unexpected(socket.error());
@@ -116,8 +116,8 @@ int Daemon::run() {
   context_.run();
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
-  service_.reset();
   metrics_.reset();
+  service_.reset();
   host_.thread.reset();
   if (exit_code_ == exit_clean) spdlog::info("stopped");
   return exit_code_;

@@ -23,8 +23,8 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The figures outlive the metrics.
-  void add_device(const std::string& id, const PagerStats& stats);
+  // Both outlive the metrics.
+  void add_device(const std::string& id, const PagerStats& stats, const AdmissionDesk& desk);
   void set_ready(bool ready);
 
  private:
