@@ -180,6 +180,8 @@ void Pager::start_copies() {
   }
 }
 
+// Each load and each copy fails by itself, once nothing writes to its frame any more; the core then tries again once.
+// One WriterLost for all would give frames back that reads still fill.
 void Pager::lose_writer() {
   loads_->writer_lost();
   loads_touched_ = true;
@@ -188,7 +190,6 @@ void Pager::lose_writer() {
   }
   copy_fences_.clear();
   start_copies();  // They fail now.
-  later(WriterLost{});
 }
 
 void Pager::run_timers() {

@@ -110,7 +110,7 @@ void Pager::send_collected(const std::optional<OutgoingCompletion>& completes) {
 
 void Pager::complete_for_peer(const OpenRequest& request, const Complete& command) {
   PeerSession* session = find_session(request.session);
-  if (session == nullptr) return;
+  if (session == nullptr || session->gone) return;
   --session->open_requests;
   const bool fault_done = request.kind == OpenRequest::Kind::fault && command.result == TicketResult::done;
   const OutgoingCompletion completion{

@@ -70,6 +70,9 @@ void Pager::take(mail::OpenTable& message) {
   const bool added = tables_.emplace(message.table, std::move(table)).second;
   CHECK(added);
   if (message.source) loads_->open(message.table, std::move(message.source));
+  // Its owner may have ended while the message was under way. Then nobody can attach it, and it only waits to be closed.
+  const bool is_private = message.kind == TableKind::anonymous || message.kind == TableKind::overlay;
+  if (is_private && find_session(message.owner) == nullptr) return;
   feed(TableOpened{.table = message.table,
                    .kind = message.kind,
                    .pages = message.pages,
