@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paging: a device smaller than what is asked of it.
+#include <gtest/gtest.h>
+
+#include "tests/unit/pager/load_rig.hpp"
+#include "tests/unit/pager/pager_rig.hpp"
+
+namespace penstock::test {
+namespace {
+
+constexpr std::uint64_t frame = PagerRig::frame;
+
+// A client that maps what it gets and gives back what it is asked for, unless told otherwise.
+class Client {
+ public:
+  Client(PagerRig& rig, ScriptedPort* port, std::uint64_t file_bytes) : rig_(rig), port_(port), bytes_(file_bytes) {}
+
+  // Answers everything that was sent; checks every page that comes.
+  void react() {
+    while (port_->sent_count() > 0) {
+      if (std::holds_alternative<SentGrants>(port_->sent().front())) {
+        const SentGrants grants = port_->take<SentGrants>();
+        for (const SentPage& page : grants.pages) {
+          mapped[page.page] = page.generation;
+          EXPECT_EQ(rig_.content(page), expected_bytes(page.page * frame, frame, bytes_)) << "page " << page.page;
+        }
+        if (grants.completes) completions.push_back(*grants.completes);
+        port_->say(PeerGranted{.batch = grants.batch});
+      } else if (std::holds_alternative<SentRevoke>(port_->sent().front())) {
+        answer(port_->take<SentRevoke>());
+      } else {
+        completions.push_back(port_->take<PeerCompletion>());
+      }
+    }
+  }
+  void answer(const SentRevoke& revoke) {
+    ++revokes;
+    if (silent) return;
+    const auto found = mapped.find(revoke.page);
+    if (found == mapped.end() || found->second != revoke.generation) return;
+    if (busy) {
+      port_->say(PeerBusy{.table = revoke.table, .page = revoke.page, .generation = revoke.generation, .later = false});
+      return;
+    }
+    mapped.erase(found);
+    port_->say(PeerAcked{.table = revoke.table, .page = revoke.page, .generation = revoke.generation});
+  }
+  void fault(std::uint32_t page, std::uint32_t count = 1) {
+    port_->say(PeerFault{.request = ++last_request, .table = 1, .first = page, .count = count});
+    for (int round = 0; round < 10; ++round) {
+      rig_.settle();
+      react();
+    }
+  }
+  TicketResult last_result() const { return static_cast<TicketResult>(completions.back().result); }
+
+  std::map<std::uint32_t, std::uint64_t> mapped;  // Page -> generation
+  std::vector<PeerCompletion> completions;
+  std::uint64_t last_request = 0;
+  std::uint32_t revokes = 0;
+  bool busy = false, silent = false;
+
+ private:
+  PagerRig& rig_;
+  ScriptedPort* port_;
+  std::uint64_t bytes_;
+};
+
+TEST(PagerEviction, PagesAFileThroughASmallerDevice) {
+  PagerRig rig({.device = {.frames = 4}});
+  const std::uint64_t bytes = 10 * frame + 77;
+  Client client(rig, rig.start(bytes), bytes);
+  for (int sweep = 0; sweep < 3; ++sweep) {
+    for (std::uint32_t page = 0; page < 11; ++page) {
+      client.fault(page);
+      ASSERT_EQ(client.last_result(), TicketResult::done) << "page " << page;
+    }
+  }
+  EXPECT_EQ(client.completions.size(), 33u);
+  EXPECT_GT(client.revokes, 20u);
+  EXPECT_LE(rig.checked.frames_alive(), 4u);
+  EXPECT_GT(rig.stats.evictions[static_cast<std::size_t>(EvictReason::fault)].load(), 20u);
+  rig.pager->core().verify();
+}
+
+TEST(PagerEviction, KeepsABusyPageAndAnswersOffloadedWhenAllAreBusy) {
+  PagerRig rig({.device = {.frames = 2}});
+  Client client(rig, rig.start(4 * frame), 4 * frame);
+  client.fault(0);
+  client.fault(1);
+  client.busy = true;
+  client.fault(2);
+  EXPECT_EQ(client.last_result(), TicketResult::offloaded);
+  EXPECT_EQ(client.mapped.size(), 2u);
+  EXPECT_EQ(rig.stats.offloaded.load(), 1u);
+}
+
+TEST(PagerEviction, TakesAPageAgainOnceItIsIdle) {
+  PagerRig rig({.device = {.frames = 2}});
+  ScriptedPort* port = rig.start(4 * frame);
+  Client client(rig, port, 4 * frame);
+  client.fault(0, 2);
+  client.busy = true;
+  client.fault(2);
+  EXPECT_EQ(client.last_result(), TicketResult::offloaded);
+  client.busy = false;
+  port->say(PeerIdle{.table = 1, .page = 0});
+  client.fault(2);
+  EXPECT_EQ(client.last_result(), TicketResult::done);
+}
+
+TEST(PagerEviction, GoesOnWithoutASilentClient) {
+  PagerRig rig({.device = {.frames = 2}});
+  Client stopped(rig, rig.start(4 * frame), 4 * frame);
+  ScriptedPort* other_port = rig.open_session(2);
+  rig.attach(2, 1, 4);
+  rig.settle();
+  Client other(rig, other_port, 4 * frame);
+  stopped.fault(0);
+  other.fault(1);
+  stopped.silent = true;
+  rig.advance(std::chrono::milliseconds(1));
+  other.fault(2);
+  rig.advance(std::chrono::seconds(2));
+  for (int round = 0; round < 10; ++round) {
+    rig.settle();
+    other.react();
+    stopped.react();
+  }
+  ASSERT_EQ(other.completions.size(), 2u);
+  EXPECT_EQ(other.last_result(), TicketResult::done);
+  EXPECT_EQ(rig.stats.stuck_bytes.load(), frame);
+}
+
+TEST(PagerEviction, GivesTheFramesOfAClosedSessionBack) {
+  PagerRig rig({.device = {.frames = 2}});
+  ScriptedPort* port = rig.open_session(1);
+  rig.open_private(9, TableKind::anonymous, 2, 1);
+  rig.attach(1, 9, 2);
+  port->say(PeerFault{.request = 1, .table = 9, .first = 0, .count = 2});
+  rig.settle();
+  EXPECT_EQ(rig.checked.frames_alive(), 2u);
+  rig.mail(mail::CloseSession{.session = SessionId{1}});
+  rig.settle();
+  EXPECT_EQ(rig.checked.frames_alive(), 0u);
+  EXPECT_TRUE(rig.watch.writable.empty());
+  EXPECT_EQ(rig.stats.sessions.load(), 0u);
+}
+
+TEST(PagerEviction, DropsTheRequestsOfAClosedSessionAndServesTheOthers) {
+  PagerRig rig;
+  ScriptedPort* first = rig.start(frame);
+  ScriptedPort* second = rig.open_session(2);
+  rig.attach(2, 1, 1);
+  rig.reader->hold();
+  first->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  first->say(PeerPrefetch{.request = 2, .table = 1, .first = 0, .count = 1});
+  second->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  rig.mail(mail::CloseSession{.session = SessionId{1}});
+  rig.settle();
+  rig.reader->release();
+  rig.settle();
+  EXPECT_EQ(second->take<SentGrants>().completes->request, 1u);
+  rig.pager->core().verify();
+}
+
+TEST(PagerEviction, DestroysTheFramesOfALoadThatWasCancelledOnlyAfterItsReads) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(frame);
+  rig.reader->hold();
+  rig.reader->ignore_cancels();
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  rig.mail(mail::CloseSession{.session = SessionId{1}});
+  rig.mail(mail::CloseTable{.request = RequestId{5}, .table = TableId{1}});
+  rig.settle();
+  EXPECT_EQ(rig.checked.frames_alive(), 1u);
+  EXPECT_TRUE(rig.take_news<RequestDone>().empty());
+  rig.reader->release();
+  rig.settle();
+  EXPECT_EQ(rig.checked.frames_alive(), 0u);
+  const std::vector<RequestDone> done = rig.take_news<RequestDone>();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].request, RequestId{5});
+}
+
+TEST(PagerEviction, FailsWhoWaitsWhenTheWriterIsLost) {
+  PagerRig rig({.device = {.addressable = false}});
+  ScriptedPort* client = rig.start(frame);
+  rig.checked.hold_fences();
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  rig.checked.lose_writer();
+  for (int round = 0; round < 3; ++round) {
+    rig.settle();
+    rig.advance(std::chrono::seconds(2));
+  }
+  const PeerCompletion failed = client->take<PeerCompletion>();
+  EXPECT_NE(failed.result, static_cast<std::uint8_t>(TicketResult::done));
+  EXPECT_EQ(failed.reason, FailureKind::device_unhealthy);
+  EXPECT_EQ(rig.checked.frames_alive(), 0u);
+  rig.pager->core().verify();
+}
+
+}  // namespace
+}  // namespace penstock::test

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/pager/scripted_port.hpp"
+
+#include <fcntl.h>
+
+namespace penstock::test {
+
+Result<> ScriptedPort::refused() const {
+  if (closed_) return Error{.code = Errc::closed, .operation = "send"};
+  if (refusal_) return Error{.code = *refusal_, .operation = "send"};
+  return {};
+}
+
+Result<std::optional<PeerMessage>> ScriptedPort::receive() {
+  if (!inbound_.empty()) {
+    const PeerMessage message = inbound_.front();
+    inbound_.pop_front();
+    return std::optional<PeerMessage>(message);
+  }
+  if (garbage_) return Error{.code = Errc::protocol, .operation = "receive"};
+  if (closed_) return Error{.code = Errc::closed, .operation = "receive"};
+  return std::optional<PeerMessage>();
+}
+
+Result<> ScriptedPort::send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,
+                                   std::optional<PeerCompletion> completes) {
+  TRY(refused());
+  SentGrants grants{.batch = batch, .pages = {}, .completes = completes};
+  for (const GrantedPage& page : pages) {
+    grants.pages.push_back({.table = page.table,
+                            .page = page.page,
+                            .generation = page.generation,
+                            .writable = page.writable,
+                            .file = UniqueFd(::fcntl(page.fd, F_DUPFD_CLOEXEC, 0))});
+  }
+  sent_.push_back(std::move(grants));
+  return {};
+}
+
+Result<> ScriptedPort::send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) {
+  TRY(refused());
+  sent_.push_back(SentRevoke{.table = table, .page = page, .generation = generation});
+  return {};
+}
+
+Result<> ScriptedPort::send_completion(const PeerCompletion& completion) {
+  TRY(refused());
+  sent_.push_back(completion);
+  return {};
+}
+
+Result<> ScriptedPort::send_closing() {
+  TRY(refused());
+  sent_.push_back(SentClosing{});
+  return {};
+}
+
+}  // namespace penstock::test
