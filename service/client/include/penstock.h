@@ -133,6 +133,7 @@ typedef struct {
   const char *format;            /* "safetensors" */
   uint64_t bytes, tensor_bytes;
   uint32_t tensors, metadata;
+  uint64_t handle;               /* for pst_query's arguments; a new one after a reconnect */
 } pst_checkpoint_info;
 PST_API pst_status pst_checkpoint_describe(const pst_checkpoint *checkpoint, pst_checkpoint_info *info);
 PST_API pst_status pst_tensor_at(const pst_checkpoint *checkpoint, uint32_t index, pst_tensor *tensor);
@@ -148,6 +149,8 @@ typedef struct {
   uint32_t size;
   uint32_t mode;                 /* pst_revoke_mode: who answers revokes (agent: a thread of the library) */
   const char *device;            /* NULL: the first device */
+  uint32_t copy_on_write;        /* 1: shared pages can be written to after pst_allow_writes; host memory */
+  uint32_t reserved;
 } pst_table_options;
 
 /* One entry of a manifest: where bytes of an assembled table come from. */
@@ -161,7 +164,9 @@ typedef struct {
   uint64_t scale_offset;         /* file offset of an F32 scalar multiplied in; UINT64_MAX: none */
 } pst_manifest_entry;
 
-/* File table: the checkpoint's own layout, shared read-only. Address space is reserved at once, nothing is loaded. */
+/* File table: the checkpoint's own layout, shared read-only. Address space is reserved at once, nothing is loaded. One
+ * content is one table in a process: opening it again gives a second handle to the same pages and pins, and needs the
+ * same options (else PST_BUSY). */
 PST_API pst_status pst_table_open(pst_checkpoint *checkpoint, const pst_table_options *options, pst_table **table);
 /* Assembled table: shared by all who present the same manifest over the same files. */
 PST_API pst_status pst_table_assemble(pst_client *client, pst_checkpoint *const *checkpoints, uint32_t checkpoint_count,
@@ -201,6 +206,12 @@ PST_API pst_status pst_serials(const pst_table *table, uint64_t offset, uint64_t
                                size_t *count);
 /* Makes the pages of a pinned range of a shared table private to this process and writable at the same address. */
 PST_API pst_status pst_make_private(pst_table *table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
+
+/* For frameworks without read-only tensors: lets this process write to the shared pages of a pinned range of a table that
+ * was opened with copy_on_write. What is written stays in this process, and is dropped when the last permission of the
+ * page ends. Calls nest; end them before the page's last unpin. */
+PST_API pst_status pst_allow_writes(pst_table *table, uint64_t offset, uint64_t bytes);
+PST_API pst_status pst_end_writes(pst_table *table, uint64_t offset, uint64_t bytes);
 
 typedef struct {
   uint32_t size;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Client: one process's dealings with the service, over any number of connections. Any thread.
+//
+// Order of locks: opening_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/clock.hpp"
+#include "dataplane/base/failure.hpp"
+#include "service/client/agent.hpp"
+#include "service/client/checkpoint.hpp"
+#include "service/client/control.hpp"
+#include "service/client/event_queue.hpp"
+#include "service/client/paging.hpp"
+
+namespace penstock {
+
+struct ClientOptions {
+  std::string socket;
+  std::string name;
+  Nanoseconds connect_timeout{};
+  bool reconnect = true;
+  pst_event_callback callback = nullptr;
+  void* callback_context = nullptr;
+};
+
+// How a table is opened, and opened again on a new connection.
+struct TableRecipe {
+  std::string device;                                     // Id
+  wire::OpenTable message;                                // Its device and handles are filled in each time.
+  std::vector<std::shared_ptr<Checkpoint>> checkpoints;
+  std::vector<std::byte> manifest;
+  bool copy_on_write = false;
+};
+
+// An open table and those who opened it: one content is one table in a process.
+struct OpenTable {
+  TableRecipe recipe;
+  std::unique_ptr<Table> table;
+  std::vector<std::uint64_t> tensor_offsets;  // Scattered layouts: by tensor.
+  std::uint32_t users = 1;
+};
+
+class Client final : private ControlListener {
+ public:
+  static Outcome<std::unique_ptr<Client>> connect(ClientOptions options);
+  // REQUIRES: no other call is in progress, and this is not the process's child.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  bool forked() const { return birth_->load(std::memory_order_relaxed) == 0; }
+  EventQueue& events() { return *events_; }
+  std::uint32_t session();
+  std::vector<wire::Device> devices();
+
+  // A request on the present connection, or on a new one when that was lost. `patience`: see Control::call.
+  template <class Expected>
+  Outcome<Reply> ask(const wire::ClientMessage& message, Nanoseconds patience, std::span<const int> fds = {});
+  // The same, for things that live on one connection: disconnected when that is another one.
+  template <class Expected>
+  Outcome<Reply> ask_on(std::uint64_t epoch, const wire::ClientMessage& message, Nanoseconds patience,
+                        std::span<const int> fds = {});
+  void post_on(std::uint64_t epoch, const wire::ClientMessage& message) { control_.post(epoch, message); }
+  // The connection's number, made if necessary.
+  Outcome<std::uint64_t> connected(Nanoseconds deadline);
+
+  Outcome<std::shared_ptr<Checkpoint>> open(CheckpointFile file);
+  void close(std::shared_ptr<Checkpoint> checkpoint);
+  // Its number for the present connection; nullopt while there is none.
+  std::optional<std::uint64_t> handle_of(Checkpoint& checkpoint);
+
+  // The table, which may be open here already.
+  Outcome<OpenTable*> open(TableRecipe recipe);
+  void close(OpenTable& table);
+
+  // Null: the first one.
+  struct Device {
+    std::uint32_t index = 0;
+    wire::Device facts;
+    Paging* paging = nullptr;
+  };
+  Outcome<Device> device(const char* id);
+
+  Outcome<void> fault(OpenTable& table, PageSpan span, Nanoseconds deadline);
+  Outcome<void> prefetch(OpenTable& table, PageSpan span, bool wait, Nanoseconds deadline);
+  Outcome<void> make_private(OpenTable& table, PageSpan span, Nanoseconds deadline);
+  Outcome<std::uint64_t> free(const char* device, std::uint64_t bytes, Nanoseconds deadline);
+  std::vector<Paging*> pagings();
+
+ private:
+  explicit Client(ClientOptions options) : options_(std::move(options)), control_(*this) {}
+
+  void on_closing() override;
+  void on_pressure(const wire::Pressure& pressure) override;
+  void on_table_gone(const wire::TableGone& gone) override;
+
+  void serve(std::uint64_t key);
+  Outcome<std::uint64_t> adopt(UniqueFd socket, wire::HelloReply reply);
+  // Tells everybody about a connection that broke.
+  void find_losses();
+  void lose(std::uint64_t epoch, const Failure& failure);
+
+  // All of these: under opening_.
+  Outcome<void> give_handle(Checkpoint& checkpoint, std::uint64_t epoch);
+  Outcome<std::uint64_t> attach(OpenTable& table, Nanoseconds deadline);
+  Outcome<Reply> request_table(TableRecipe& recipe, std::uint64_t epoch);
+  OpenTable* find(const TableRecipe& recipe);
+  std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
+
+  std::optional<std::uint64_t> present_connection();
+  // Attached to the present connection.
+  bool is_attached(const OpenTable& table);
+  template <class Try>
+  Outcome<void> on_attached(OpenTable& table, Nanoseconds deadline, Try attempt);
+
+  const ClientOptions options_;
+  const std::atomic<std::uint32_t>* birth_ = nullptr;
+  std::unique_ptr<EventQueue> events_;
+  Control control_;
+
+  std::mutex opening_;  // Checkpoints and tables are opened, and opened again, one at a time.
+  std::vector<std::unique_ptr<OpenTable>> tables_;
+
+  std::mutex state_;
+  std::condition_variable state_changed_;
+  std::uint64_t epoch_ = 0;
+  bool connected_ = false;
+  bool connecting_ = false;
+  wire::HelloReply greeting_;
+  std::vector<std::unique_ptr<Paging>> pagings_;  // Grows only.
+
+  std::unique_ptr<Agent> agent_;  // The last member: it stops first.
+};
+
+template <class Expected>
+Outcome<Reply> Client::ask(const wire::ClientMessage& message, Nanoseconds patience, std::span<const int> fds) {
+  const auto epoch = connected(patience == never ? never : monotonic_now() + patience);
+  if (!epoch) return tl::unexpected(epoch.error());
+  return ask_on<Expected>(*epoch, message, patience, fds);
+}
+
+template <class Expected>
+Outcome<Reply> Client::ask_on(std::uint64_t epoch, const wire::ClientMessage& message, Nanoseconds patience,
+                              std::span<const int> fds) {
+  auto reply = control_.call<Expected>(epoch, message, patience, fds);
+  if (!reply) find_losses();
+  return reply;
+}
+
+}  // namespace penstock

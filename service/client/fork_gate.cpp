@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/client/fork_gate.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+
+#include "dataplane/base/units.hpp"
+
+namespace penstock {
+namespace {
+
+// Lives as long as the process: fork handlers and other threads may run while static objects are destroyed.
+struct Gate {
+  std::mutex mutex;
+  std::vector<int> closed_in_children;
+};
+
+Gate& gate() {
+  static Gate* const one = new Gate;
+  return *one;
+}
+
+void before_fork() { gate().mutex.lock(); }
+void after_fork_in_parent() { gate().mutex.unlock(); }
+// Only what is safe between fork and exec of a process that had threads.
+void after_fork_in_child() {
+  for (const int fd : gate().closed_in_children) ::close(fd);
+  gate().closed_in_children.clear();  // The numbers are the child's own from now on.
+  gate().mutex.unlock();
+}
+
+Result<const std::atomic<std::uint32_t>*> make_birth_word() {
+  Mapping page = TRY(Mapping::anonymous(small_page_bytes));
+  TRY(page.zero_in_children());
+  auto* const word = new (page.data()) std::atomic<std::uint32_t>(1);
+  if (::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0) {
+    return Error{Errc::exhausted, 0, "pthread_atfork"};
+  }
+  (void)page.release();
+  return word;
+}
+
+}  // namespace
+
+Result<const std::atomic<std::uint32_t>*> birth_word() {
+  static const Result<const std::atomic<std::uint32_t>*> word = make_birth_word();
+  if (!word || (*word)->load(std::memory_order_relaxed) != 0) return word;
+  // This process is itself a child of one that used the library: it starts a life of its own.
+  static std::mutex mutex;
+  static std::vector<const std::atomic<std::uint32_t>*> reborn;
+  const std::lock_guard lock(mutex);
+  if (reborn.empty() || reborn.back()->load(std::memory_order_relaxed) == 0) {
+    Mapping page = TRY(Mapping::anonymous(small_page_bytes));
+    TRY(page.zero_in_children());
+    reborn.push_back(new (page.data()) std::atomic<std::uint32_t>(1));
+    (void)page.release();
+  }
+  return reborn.back();
+}
+
+std::unique_lock<std::mutex> hold_fork() { return std::unique_lock(gate().mutex); }
+
+ForkAwareFd::ForkAwareFd(UniqueFd fd) : fd_(std::move(fd)) {
+  if (!fd_) return;
+  const auto lock = hold_fork();
+  gate().closed_in_children.push_back(fd_.get());
+}
+
+ForkAwareFd& ForkAwareFd::operator=(ForkAwareFd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::move(other.fd_);
+  }
+  return *this;
+}
+
+void ForkAwareFd::reset() {
+  if (!fd_) return;
+  const auto lock = hold_fork();
+  std::erase(gate().closed_in_children, fd_.get());
+  fd_.reset();
+}
+
+Result<Mapping> map_for_this_process(int fd, std::uint64_t bytes, Access access) {
+  const std::uint64_t whole = round_up(bytes, small_page_bytes);
+  const auto lock = hold_fork();
+  Mapping mapping = TRY(Mapping::shared(fd, whole, access));
+  TRY(mapping.keep_from_children(0, whole));
+  return mapping;
+}
+
+}  // namespace penstock

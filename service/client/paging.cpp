@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paging: the connection, its tables, and what is sent.
+#include "service/client/paging.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <sys/socket.h>
+
+#include "service/protocol/socket_io.hpp"
+
+namespace penstock {
+
+void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket, SocketWatch watch) {
+  const std::lock_guard lock(mutex_);
+  epoch_ = epoch;
+  broken_.reset();
+  closing_ = false;
+  last_batch_ = 0;
+  last_request_ = 0;
+  socket_.open(std::move(socket), watch);
+}
+
+void Paging::lose(std::uint64_t epoch, const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (epoch != epoch_) return;
+  fail_all(failure);
+  broken_.reset();
+}
+
+std::optional<Failure> Paging::broken(std::uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  return epoch == epoch_ ? broken_ : std::nullopt;
+}
+
+void Paging::serve() {
+  const std::lock_guard lock(mutex_);
+  socket_.serve([this] { receive(); }, [this] { flush(); });
+}
+
+void Paging::attach(Table& table, TableAttachment attachment) {
+  const std::lock_guard lock(mutex_);
+  table.attach(std::move(attachment));
+  const TableAttachment& at = table.attachment();
+  if (at.epoch != epoch_ || !socket_.is_open()) return;  // Lost meanwhile: the next fault attaches it again.
+  tables_[at.number] = &table;
+  if (at.overlay_number != 0) tables_[at.overlay_number] = &table;
+  if (table.cutoff) send(PeerCutoff{at.number, *table.cutoff});
+  if (table.prioritized) send(PeerPrioritize{at.number});
+}
+
+std::optional<std::uint32_t> Paging::detach(Table& table) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(tables_, [&](const auto& entry) { return entry.second == &table; });
+  drop_listed(table);
+  if (!table.attached(epoch_) || !socket_.is_open()) return std::nullopt;
+  return table.attachment().number;
+}
+
+void Paging::set_gone(std::uint32_t number, FailureKind reason) {
+  const std::lock_guard lock(mutex_);
+  if (Table* const table = table_of(number)) table->gone = reason;
+}
+
+bool Paging::attached(const Table& table, std::uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  return table.attached(epoch);
+}
+
+Table* Paging::table_of(std::uint32_t number) const {
+  const auto found = tables_.find(number);
+  return found == tables_.end() ? nullptr : found->second;
+}
+
+bool Paging::send(const PeerMessage& message) {
+  if (!socket_.is_open()) return false;
+  const pstw_device_message wire = wire::to_wire(message);
+  if (outbox_.empty()) {
+    const auto sent = send_message(socket_.fd(), std::as_bytes(std::span(&wire, 1)));
+    if (sent) return true;
+    if (sent.error().code == Errc::closed) return false;  // The reader finds out.
+  }
+  if (outbox_.size() == outbox_max) {
+    // A service that leaves so much unread is taken for dead; the reader sees a hang-up.
+    (void)::shutdown(socket_.fd(), SHUT_RDWR);
+    return false;
+  }
+  outbox_.push_back(wire);
+  socket_.set_writes_wait(true);
+  return true;
+}
+
+void Paging::flush() {
+  while (!outbox_.empty()) {
+    const auto sent = send_message(socket_.fd(), std::as_bytes(std::span(&outbox_.front(), 1)));
+    if (!sent && sent.error().code != Errc::closed) return;  // Not now; the kernel says when.
+    outbox_.pop_front();
+  }
+  socket_.set_writes_wait(false);
+}
+
+std::uint64_t Paging::enlist(Request& request) {
+  const std::uint64_t number = ++last_request_;
+  requests_.emplace(number, &request);
+  ++request.open;
+  return number;
+}
+
+bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline, bool cooperative) {
+  const bool done = socket_.wait(lock, request, deadline, [this] { receive(); }, [&] {
+    if (cooperative) run_listed(true);
+  });
+  if (!done) {
+    std::erase_if(requests_, [&](const auto& entry) {
+      if (entry.second != &request) return false;
+      send(PeerCancel{entry.first});
+      return true;
+    });
+  }
+  return done;
+}
+
+void Paging::break_off(Failure failure) {
+  broken_ = std::move(failure);
+  fail_all(*broken_);
+}
+
+void Paging::fail_all(const Failure& failure) {
+  socket_.close();
+  for (const auto& [number, request] : requests_) {
+    request->failure = failure;
+    request->done = true;
+    request->ready.notify_one();
+  }
+  requests_.clear();
+  outbox_.clear();
+  // What the lost service knew: it asks for nothing any more.
+  tables_.clear();
+  listed_.clear();
+  listed_count_ = 0;
+}
+
+}  // namespace penstock

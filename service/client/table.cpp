@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/client/table.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/base/units.hpp"
+
+namespace penstock {
+
+Result<std::unique_ptr<Table>> Table::create(const TableShape& shape, Paging& paging,
+                                             const std::atomic<std::uint32_t>* birth) {
+  CHECK(std::has_single_bit(shape.page_bytes) && shape.page_bytes % small_page_bytes == 0);
+  CHECK(shape.bytes <= shape.pages * shape.page_bytes);
+  const std::uint64_t bytes = std::max<std::uint64_t>(shape.pages * shape.page_bytes, small_page_bytes);
+  Mapping range = TRY(Mapping::reserve(bytes, std::max(huge_page_bytes, small_page_bytes)));
+  return std::unique_ptr<Table>(new Table(shape, paging, birth, std::move(range)));
+}
+
+Table::Table(const TableShape& shape, Paging& paging, const std::atomic<std::uint32_t>* birth, Mapping range)
+    : birth_(birth),
+      page_shift_(static_cast<std::uint32_t>(std::countr_zero(shape.page_bytes))),
+      shape_(shape),
+      paging_(paging),
+      range_(std::move(range)),
+      records_(shape.pages) {}
+
+bool Table::pinned(PageSpan span) const {
+  const PinWord* const words = words_.load(std::memory_order_acquire);
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    const std::uint64_t word = words[page].load(std::memory_order_relaxed);
+    // A word that moves right now is looked at again by the unpin itself.
+    if (pstw_pin_count(word) == 0 && pstw_pin_state(word) != pin_state_moved) return false;
+  }
+  return true;
+}
+
+void Table::attach(TableAttachment attachment) {
+  auto* const next = reinterpret_cast<PinWord*>(attachment.region.data());
+  PinWord* const before = words_.load(std::memory_order_relaxed);
+  for (std::uint32_t page = 0; before != nullptr && page < shape_.pages; ++page) {
+    const std::uint64_t word =
+        before[page].exchange(pstw_pin_word(pin_state_moved, 0), std::memory_order_acq_rel);
+    Record& record = records_[page];
+    const bool mapped = pstw_pin_state(word) == PSTW_PIN_MAPPED;
+    const bool keep = mapped && pstw_pin_count(word) > 0;
+    if (mapped && !keep) remove(page);
+    record = {.writers = keep ? record.writers : 0, .personal = keep && record.personal, .inherited = keep};
+    // Its last unpin takes the mark, and unmaps the page.
+    if (keep) next[page].store(word | PSTW_PIN_WANTED, std::memory_order_relaxed);
+  }
+  if (at_.region) given_up_.push_back(std::move(at_.region));
+  at_ = std::move(attachment);
+  gone.reset();
+  words_.store(next, std::memory_order_release);
+}
+
+PageSpan Table::missing(PageSpan span) const {
+  const PinWord* const words = words_.load(std::memory_order_relaxed);
+  const auto is_mapped = [words](std::uint32_t page) {
+    return pstw_pin_state(words[page].load(std::memory_order_relaxed)) == PSTW_PIN_MAPPED;
+  };
+  while (span.count > 0 && is_mapped(span.first)) span = {span.first + 1, span.count - 1};
+  while (span.count > 0 && is_mapped(span.end() - 1)) --span.count;
+  return span;
+}
+
+GrantFate Table::judge(const wire::GrantEntry& entry) const {
+  const bool overlay = entry.table != at_.number;
+  const bool personal = overlay || shape_.kind == TableKind::anonymous;
+  if (entry.page >= shape_.pages || entry.writable != personal) return GrantFate::violation;
+  const Record& record = records_[entry.page];
+  if (entry.generation < (overlay ? record.overlay_revoked : record.revoked)) return GrantFate::give_back;
+  if (record.inherited) {
+    // The same bytes may take the place of those of the lost service under a pin; others may not.
+    return record.personal || record.writers > 0 ? GrantFate::give_back : GrantFate::place;
+  }
+  if (record.granted == 0) return GrantFate::place;
+  if (record.overlay == overlay) {
+    return record.granted == entry.generation ? GrantFate::keep : GrantFate::violation;
+  }
+  return overlay ? GrantFate::place : GrantFate::give_back;
+}
+
+Result<> Table::place(const wire::GrantEntry& entry, int fd) {
+  const bool copies = shape_.copy_on_write && !entry.writable;
+  return range_.place(at(entry.page), fd, shape_.page_bytes, entry.writable ? Access::read_write : Access::read, 0,
+                      copies ? Sharing::copy_on_write : Sharing::shared);
+}
+
+Result<> Table::hide(PageSpan placed) {
+  return range_.keep_from_children(at(placed.first), placed.count * shape_.page_bytes);
+}
+
+std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
+  Record& record = records_[entry.page];
+  std::optional<PageName> replaced;
+  if (record.granted != 0) replaced = PageName{at_.number, entry.page, record.granted};
+  const bool overlay = entry.table != at_.number;
+  record.granted = entry.generation;
+  record.overlay = overlay;
+  record.personal = overlay || shape_.kind == TableKind::anonymous;
+  record.inherited = false;
+  record.busy = false;
+  PinWord& pin = word(entry.page);
+  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_MAPPED) set_mapped(pin);
+  return replaced;
+}
+
+void Table::remove(std::uint32_t page) {
+  // Refused only when the process is out of mappings; the caller then keeps the page.
+  (void)range_.unplace(at(page), shape_.page_bytes);
+}
+
+std::optional<Table::Mapped> Table::mapped(std::uint32_t page) const {
+  const Record& record = records_[page];
+  if (record.granted == 0) return std::nullopt;
+  return Mapped{record.granted, record.overlay};
+}
+
+PageName Table::name_of(std::uint32_t page) const {
+  const Record& record = records_[page];
+  return {record.overlay ? at_.overlay_number : at_.number, page, record.granted};
+}
+
+void Table::note_revoke(std::uint32_t number, std::uint32_t page, std::uint64_t generation) {
+  Record& record = records_[page];
+  std::uint64_t& revoked = number == at_.number ? record.revoked : record.overlay_revoked;
+  revoked = std::max(revoked, generation);
+}
+
+bool Table::give_up(std::uint32_t page) {
+  PinWord& pin = word(page);
+  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING && !start_revoke(pin)) return false;
+  // Out of mappings: the word stays `revoking`, and the page is asked for again later.
+  if (!range_.unplace(at(page), shape_.page_bytes)) return false;
+  set_unmapped(pin);
+  Record& record = records_[page];
+  record = {.revoked = record.revoked, .overlay_revoked = record.overlay_revoked};
+  return true;
+}
+
+Outcome<void> Table::allow_writes(PageSpan span) {
+  if (!shape_.copy_on_write || shape_.kind == TableKind::anonymous) {
+    return fail(FailureKind::unsupported, "the table was not opened with copy_on_write");
+  }
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    if (records_[page].writers++ > 0 || records_[page].personal) continue;
+    if (range_.protect(at(page), shape_.page_bytes, Access::read_write)) continue;
+    (void)end_writes({span.first, page - span.first + 1});
+    return fail(FailureKind::exhausted, "no memory for writable copies of a page");
+  }
+  return {};
+}
+
+Outcome<void> Table::end_writes(PageSpan span) {
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    if (records_[page].writers == 0) return fail(FailureKind::unpinned, "writes to the page were not allowed");
+    if (--records_[page].writers > 0 || records_[page].personal) continue;
+    if (!range_.drop_copies(at(page), shape_.page_bytes) ||
+        !range_.protect(at(page), shape_.page_bytes, Access::read)) {
+      return fail(FailureKind::exhausted, "the copies of a page can't be dropped");
+    }
+  }
+  return {};
+}
+
+std::uint64_t Table::word_of(const Mapping& words, std::uint32_t page) const {
+  return reinterpret_cast<const std::atomic<std::uint64_t>*>(words.data())[page].load(std::memory_order_acquire);
+}
+
+bool Table::resident(std::uint32_t page) const { return serial(page) != 0; }
+
+std::uint64_t Table::serial(std::uint32_t page) const {
+  // A page that is being evicted still has its content; so has one that the lost service left us.
+  const auto generation = [](std::uint64_t word) {
+    const std::uint32_t residency = pstw_page_residency(word);
+    return residency == PSTW_RESIDENT || residency == PSTW_EVICTING ? pstw_page_generation(word) : 0;
+  };
+  if (at_.overlay_words) {
+    if (const std::uint64_t own = generation(word_of(at_.overlay_words, page)); own != 0) return own << 1 | 1;
+  }
+  return generation(word_of(at_.page_words, page)) << 1;
+}
+
+}  // namespace penstock
