@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/cli/commands.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr Command commands[] = {
+    {"status", "show devices, checkpoints and clients of the service", define_not_built},
+    {"load", "make a checkpoint resident", define_not_built},
+    {"evict", "take pages of a checkpoint back", define_not_built},
+    {"inspect", "show what is in a checkpoint file; needs no service", define_inspect},
+    {"doctor", "check what this machine offers", define_not_built},
+    {"explain", "show the decisions of the service", define_not_built},
+    {"top", "watch the service", define_not_built},
+    {"make-checkpoint", "write a checkpoint with the shapes of a known model; needs no service",
+     define_make_checkpoint},
+    {"simulate", "replay a trace against a policy", define_not_built},
+};
+
+}  // namespace
+
+std::span<const Command> all_commands() { return commands; }
+
+RunCommand define_not_built(CLI::App& app) {
+  app.allow_extras();
+  return [name = app.get_name()](const Context& context) {
+    return context.report(
+        {FailureKind::not_built, fmt::format("`penstock {}` is not built yet", name), "a later version has it"});
+  };
+}
+
+}  // namespace penstock
