@@ -25,7 +25,7 @@ void PagerCore::State::on(const SetBudget& event) {
 
 bool PagerCore::State::shrink_to_budget() {
   bool moved = false;
-  while (used() > budget_ + leaving() && out_.has_room()) {
+  while (used() > std::uint64_t{budget_} + leaving() && out_.has_room()) {
     if (budget_ticket_ != nullptr && budget_ticket_->refusals > used() + refusals_spare) return moved;
     const std::optional<PageKey> victim = tables_.policy().victim(std::nullopt);
     if (!victim) return moved;

@@ -17,7 +17,7 @@ void PagerCore::State::start_eviction(PageKey victim, EvictReason reason) {
     page.reason = reason;
   });
   const Generation generation{table->pages[index].generation};
-  out_.push(PageChanged{.page = victim, .residency = Residency::evicting, .generation = generation});
+  say_changed(*table, index);
   for (TableMapping* mapping : table->mappers) {
     // Who has not yet answered an earlier revoke of it owes one answer, not two.
     if (mapping->state(index) != MappingState::granted) continue;
@@ -34,9 +34,7 @@ void PagerCore::State::start_eviction(PageKey victim, EvictReason reason) {
 void PagerCore::State::give_up_eviction(PagedTable& table, std::uint32_t index) {
   count_refusal(table.pages[index].reason);
   tables_.change(table, index, [](PageEntry& page) { page.state = PageState::resident; });
-  out_.push(PageChanged{.page = table.key(index),
-                        .residency = Residency::resident,
-                        .generation = Generation{table.pages[index].generation}});
+  say_changed(table, index);
 }
 
 // Bounds how often one request can be put off by clients that say busy and idle in turn.
@@ -132,6 +130,7 @@ void PagerCore::State::evict(PagedTable& table, std::uint32_t index, EvictReason
   }
   destroy_frame(table, index);
   out_.push(evicted);
+  say_changed(table, index);
 }
 
 }  // namespace penstock

@@ -50,7 +50,7 @@ void PagerCore::State::fill_frame(PagedTable& table, std::uint32_t index, FrameI
   const bool copies = table.kind == TableKind::overlay;
   tables_.change(table, index,
                  [copies](PageEntry& entry) { entry.state = copies ? PageState::copying : PageState::loading; });
-  out_.push(PageChanged{.page = key, .residency = Residency::loading, .generation = generation});
+  say_changed(table, index);
   if (copies) {
     const PagedTable* origin = tables_.find(table.origin);
     CHECK(page.holds_source && origin != nullptr && origin->pages[index].state == PageState::resident);
@@ -74,7 +74,7 @@ void PagerCore::State::on(const NotCreated& event) {
   tables_.change(*table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
   exhausted_at_ = used();
   exhausted_until_ = now_ + options_.revoke_deadline;
-  // One more try each, in the place of an evicted page.
+  // As many more tries as there are pages, each in the place of an evicted one.
   for_each_waiting(*table, index, [&](TicketRecord& ticket) {
     ticket.creation_failure = event.reason;
     if (ticket.kind == TicketKind::prefetch) {
@@ -82,10 +82,9 @@ void PagerCore::State::on(const NotCreated& event) {
       ticket.take_next = index;
       settle(ticket);
       pass_prefetched(ticket);
-    } else if (ticket.creation_failed) {
+    } else if (++ticket.creations_failed > ticket.end - ticket.first) {
       finish(ticket, TicketResult::offloaded, event.reason);
     } else {
-      ticket.creation_failed = true;
       start_again(ticket);
     }
   });
@@ -124,9 +123,7 @@ void PagerCore::State::page_filled(PagedTable& table, std::uint32_t index) {
     if (page.holds == 0) evict(table, index, table.close_reason);
     return;
   }
-  out_.push(PageChanged{.page = table.key(index),
-                        .residency = Residency::resident,
-                        .generation = Generation{page.generation}});
+  say_changed(table, index);
   for_each_waiting(table, index, [this](TicketRecord& ticket) {
     if (ticket.kind == TicketKind::prefetch) {
       pass_prefetched(ticket);
@@ -140,6 +137,7 @@ void PagerCore::State::page_filled(PagedTable& table, std::uint32_t index) {
 void PagerCore::State::page_not_filled(PagedTable& table, std::uint32_t index, FailureKind reason) {
   release_source(table, index);
   destroy_frame(table, index);
+  say_changed(table, index);
   for_each_waiting(table, index, [&](TicketRecord& ticket) {
     if (reason == FailureKind::device_unhealthy && !ticket.writer_was_lost) {
       ticket.writer_was_lost = true;
@@ -175,8 +173,12 @@ void PagerCore::State::destroy_frame(PagedTable& table, std::uint32_t index) {
   CHECK(page.mappers == 0 || PLANTED(early_destroy));
   if (!PLANTED(frame_leaked) || page.state == PageState::evicting) out_.push(DestroyFrame{.frame = page.frame});
   tables_.change(table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
+}
+
+void PagerCore::State::say_changed(const PagedTable& table, std::uint32_t index) {
+  const PageEntry& page = table.pages[index];
   out_.push(PageChanged{.page = table.key(index),
-                        .residency = Residency::absent,
+                        .residency = residency_of(page.state),
                         .generation = Generation{page.generation}});
 }
 

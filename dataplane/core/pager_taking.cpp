@@ -85,7 +85,7 @@ PagerCore::State::Taken PagerCore::State::take_absent(TicketRecord& ticket, Page
   if (can_create()) return Taken::yes;
   if (leaving() > 0 || (may_try && help_is_coming(&ticket))) return Taken::stalled;
   if (PLANTED(starved_ticket)) return Taken::stalled;
-  return refuse(ticket.creation_failed ? ticket.creation_failure : FailureKind::pinned);
+  return refuse(ticket.creations_failed > 0 ? ticket.creation_failure : FailureKind::pinned);
 }
 
 bool PagerCore::State::has_quota(const TicketRecord& ticket) const {
@@ -106,7 +106,7 @@ std::uint32_t PagerCore::State::frames_wanted(const TicketRecord& ticket) const 
 
 // Starts evictions until `wanted` frames are free or about to be, or no victim is left.
 void PagerCore::State::make_room(std::uint32_t wanted, EvictReason reason) {
-  while (used() + wanted > frame_limit() + leaving() && out_.has_room()) {
+  while (std::uint64_t{used()} + wanted > std::uint64_t{frame_limit()} + leaving() && out_.has_room()) {
     const std::optional<PageKey> victim = tables_.policy().victim(std::nullopt);
     if (!victim) return;
     start_eviction(*victim, reason);

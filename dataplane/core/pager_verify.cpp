@@ -134,7 +134,7 @@ void PagerCore::State::verify_tickets() {
   if (more_ || out_.waits()) return;
   CHECK(woken_.empty());
   const bool victims = tables_.policy().victim(std::nullopt).has_value();
-  if (used() > budget_ + leaving() && budget_ticket_ == nullptr) CHECK(!victims);
+  if (used() > std::uint64_t{budget_} + leaving() && budget_ticket_ == nullptr) CHECK(!victims);
 }
 
 }  // namespace penstock

@@ -31,14 +31,13 @@ struct TicketRecord {
   std::uint32_t done_next = 0;       // [first, done_next) are granted, or, for a prefetch, passed.
   std::uint32_t frames = 0;          // Made resident, or destroyed.
   std::uint32_t refusals = 0;        // Victims that turned out to be in use.
+  std::uint32_t creations_failed = 0;
   TicketKind kind = TicketKind::fault;
   TicketPhase phase = TicketPhase::taking;
   bool active = false;
   bool holding = false;              // [first, end) are held.
   bool holds_source = false;         // Make private: the origin's page `take_next` is held.
   bool writer_was_lost = false;      // Has been tried a second time.
-  bool creation_failed = false;      // The same, for `creation_failure`.
-  bool marked = false;               // For loops that visit a ticket several times.
   FailureKind creation_failure = FailureKind::exhausted;
   ListLink<TicketRecord> in_queue, in_session, in_table;
 };

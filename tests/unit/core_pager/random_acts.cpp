@@ -9,7 +9,10 @@ namespace penstock::test {
 
 void RandomWorld::act() {
   const std::uint64_t die = random_.below(100);
-  if (die < 30) return answer_device();
+  if (die < 30) {
+    for (std::uint32_t answer = 0; answer < scale_; ++answer) answer_device();
+    return;
+  }
   if (die < 34) return open_or_close();
   if (die < 36) return request_of_service();
   if (die < 37) return lose_writer();
@@ -60,7 +63,10 @@ void RandomWorld::lose_writer() {
 
 void RandomWorld::client_acts(SessionId id, Client& client) {
   const std::uint64_t die = random_.below(20);
-  if (die < 12 && !client.inbox.empty()) return handle_next(id, client);
+  if (die < 12 && !client.inbox.empty()) {
+    for (std::uint32_t message = 0; message < scale_ && !client.inbox.empty(); ++message) handle_next(id, client);
+    return;
+  }
   if (die < 14) return unpin_one(id, client);
   if (die < 15) return say_nonsense(id, client);
   if (die < 17 && !client.put_off.empty()) {
@@ -136,7 +142,7 @@ void RandomWorld::unpin_one(SessionId id, Client& client) {
 void RandomWorld::say_nonsense(SessionId id, Client& client) {
   if (client.attached.empty()) return;
   const TableId table = any_of(client.attached)->first;
-  const PageKey page{.table = table, .index = static_cast<std::uint32_t>(random_.below(30))};
+  const PageKey page{.table = table, .index = static_cast<std::uint32_t>(random_.below(30 * scale_))};
   const Generation wrong{random_.one_in(2) ? raw(generations_[page]) + 1 : raw(generations_[page]) - 1};
   switch (random_.below(4)) {
     case 0: return feed(Acked{.session = id, .page = page, .generation = wrong});
@@ -169,7 +175,7 @@ void RandomWorld::request() {
 
 void RandomWorld::request_of_service() {
   const Ticket ticket{++last_ticket_};
-  const auto frames = static_cast<std::uint32_t>(random_.below(14));
+  const auto frames = static_cast<std::uint32_t>(random_.below(14)) * scale_;
   switch (random_.below(5)) {
     case 0:
       if (!requests_.empty()) feed(Cancel{.ticket = any_of(requests_)->first});
@@ -244,7 +250,7 @@ void RandomWorld::open_or_close() {
   }
   TableOpened opened{.table = TableId{++last_table_},
                      .kind = static_cast<TableKind>(random_.below(4)),
-                     .pages = static_cast<std::uint32_t>(random_.between(1, 16)),
+                     .pages = static_cast<std::uint32_t>(random_.between(1, 16)) * scale_,
                      .owner = {},
                      .origin = {}};
   const bool is_private = opened.kind == TableKind::anonymous || opened.kind == TableKind::overlay;

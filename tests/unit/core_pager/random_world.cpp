@@ -9,9 +9,10 @@
 
 namespace penstock::test {
 
-RandomWorld::RandomWorld(std::uint64_t seed)
+RandomWorld::RandomWorld(std::uint64_t seed, bool large)
     : random_(seed),
-      budget_(static_cast<std::uint32_t>(random_.between(1, 12))),
+      scale_(large ? 30 : 1),
+      budget_(static_cast<std::uint32_t>(random_.between(1, 12)) * scale_),
       core_({.budget_frames = budget_}, std::make_unique<SimpleEviction>()),
       buffer_(command_buffer_min) {}
 

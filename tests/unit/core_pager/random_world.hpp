@@ -17,7 +17,8 @@ namespace penstock::test {
 
 class RandomWorld {
  public:
-  explicit RandomWorld(std::uint64_t seed);
+  // Large: tables of several grant batches, and more to say than the buffer holds.
+  explicit RandomWorld(std::uint64_t seed, bool large = false);
 
   void run(int steps);
   // Nobody answers any more; time passes; every ticket must be answered.
@@ -81,6 +82,7 @@ class RandomWorld {
   }
 
   Random random_;
+  const std::uint32_t scale_;
   std::uint32_t budget_;
   PagerCore core_;
   CommandBuffer buffer_;
