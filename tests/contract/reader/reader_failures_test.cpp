@@ -86,7 +86,7 @@ TEST_P(ReaderFailures, WritesNothingAfterItsDestruction) {
   ASSERT_TRUE(memory);
   std::array<ReadOp, depth> ops;
   for (std::uint64_t index = 0; index < depth; ++index) {
-    const ReadPath way = index % 2 == 0 && has_direct() ? ReadPath::direct : ReadPath::cached;
+    const ReadPath way = has_direct() ? ReadPath::direct : ReadPath::cached;
     ops[index] = op(index * slot_bytes, slot_bytes, way, memory->data() + index * slot_bytes, index);
   }
   ASSERT_TRUE(reader_->submit(ops));

@@ -70,6 +70,7 @@ TEST(ReadPool, AnswersCancelledJobsAsWell) {
     for (const ReadDone& done : collect_all(*pool, 64)) {
       EXPECT_TRUE(done.result == -ECANCELED || done.result == 1 << 20) << done.result;
     }
+    EXPECT_FALSE(pool->can_collect());
     EXPECT_EQ(pool->in_flight(), 0u);
   }
 }

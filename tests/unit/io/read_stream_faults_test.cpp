@@ -125,6 +125,10 @@ TEST_F(ReadStreamFaults, ReadsOnWithTheFallbackWhenTheReaderIsRefusedAtRunTime) 
     EXPECT_EQ(stream_->counters().reader_switches, 1u);
     EXPECT_EQ(stream_->backend(), "pread");
     EXPECT_EQ(stream_->event_fd(), descriptor);
+    push_extent(0, 4096);
+    EXPECT_EQ(stream_->poll(monotonic_now(), std::span<ReadStream::Answer>()), 0u);
+    EXPECT_TRUE(wait_readable(descriptor, 20'000)) << "the fallback wakes nobody";
+    (void)drain(*stream_);
     stream_.reset();
   }
 }
@@ -141,6 +145,19 @@ TEST_F(ReadStreamFaults, FailsEverythingWhenNoReaderIsLeft) {
   EXPECT_EQ(stream_->backend(), "none");
   push_extent(0, 4096);
   EXPECT_EQ(drain(*stream_).front().kind, FailureKind::unsupported);
+}
+
+TEST_F(ReadStreamFaults, AnswersAReadThatWasDoneBeforeItWasCancelledAsCancelled) {
+  use(4096);
+  push_extent(0, 4096);
+  std::array<ReadStream::Answer, 1> answers;
+  ASSERT_EQ(stream_->poll(monotonic_now(), answers), 0u);
+  ASSERT_TRUE(wait_readable(stream_->event_fd(), 20'000));
+  stream_->cancel(0);
+  const auto all = drain(*stream_);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_FALSE(all[0].ok);
+  EXPECT_EQ(all[0].kind, FailureKind::cancelled);
 }
 
 TEST_F(ReadStreamFaults, AnswersWhatIsCancelled) {
