@@ -127,6 +127,29 @@ void RandomWorld::run(int steps) {
   }
 }
 
+void RandomWorld::everyone_answers() {
+  bool open = true;
+  while (open) {
+    open = !creations_.empty() || !loads_.empty() || !fills_.empty();
+    for (int answer = 0; answer < 20; ++answer) answer_device();
+    for (auto& [id, client] : clients_) {
+      while (!client.inbox.empty()) {
+        open = true;
+        handle_next(id, client);
+      }
+      while (!client.put_off.empty()) {
+        open = true;
+        const PageKey page = client.put_off.back().page;
+        client.put_off.pop_back();
+        client.pinned.erase(page);
+        give_back(id, client, page, false);
+      }
+    }
+    while (more_) feed(Continue{});
+  }
+  CHECK(requests_.empty());
+}
+
 void RandomWorld::fall_silent() {
   for (int round = 0; round < 2000 && !requests_.empty(); ++round) {
     while (!creations_.empty() || !loads_.empty() || !fills_.empty()) answer_device();

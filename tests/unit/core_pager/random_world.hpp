@@ -21,6 +21,8 @@ class RandomWorld {
   explicit RandomWorld(std::uint64_t seed, bool large = false);
 
   void run(int steps);
+  // Everyone answers all that is open, in no time; then every ticket must be answered.
+  void everyone_answers();
   // Nobody answers any more; time passes; every ticket must be answered.
   void fall_silent();
   // Everyone goes; nothing must be left.
