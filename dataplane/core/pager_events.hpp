@@ -109,7 +109,7 @@ struct Complete {
   Ticket ticket{};
   TicketResult result = TicketResult::done;
   FailureKind reason = FailureKind::internal;  // When not done.
-  std::uint32_t frames = 0;                    // Made resident (prefetch) or destroyed (evict, budget).
+  std::uint32_t frames = 0;                    // Of the range, found or made resident (prefetch); destroyed (evict, budget).
   std::uint32_t kept_pinned = 0;               // Evict: frames that stayed because someone uses them.
 };
 struct PageChanged { PageKey page{}; Residency residency = Residency::absent; Generation generation{}; };
