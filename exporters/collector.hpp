@@ -21,14 +21,14 @@ namespace penstock {
 struct DeviceSource {
   std::string id;                     // "host", "cuda-xxxxxxxx"
   const PagerStats* pager = nullptr;  // Outlives the collector; null while the device is unavailable.
-  std::function<std::optional<LedgerFigures>()> ledger;
+  std::function<std::optional<LedgerFigures>()> ledger{};
 };
 
 struct MetricSources {
   std::string version;
-  std::function<std::optional<ServiceStats>()> service;
-  std::function<std::optional<std::string>()> reader_backend;  // "uring", "uring-unregistered", "pread"
-  std::vector<DeviceSource> devices;
+  std::function<std::optional<ServiceStats>()> service{};
+  std::function<std::optional<std::string>()> reader_backend{};  // "uring", "uring-unregistered", "pread"
+  std::vector<DeviceSource> devices{};
 };
 
 // Used by one thread, the one that its sources' functions belong to.

@@ -33,6 +33,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t linger_bytes_max = 64 * 1024;
+constexpr int send_buffer_bytes = 128 * 1024;  // Bounds what the kernel holds for a peer that does not read.
 constexpr Nanoseconds accept_pause = std::chrono::milliseconds(100);
 
 std::string text_of(const tcp::endpoint& endpoint) {
@@ -253,6 +254,8 @@ void HttpEndpoint::State::accept() {
 
 void HttpEndpoint::State::take(tcp::socket socket) {
   ++counts_.accepted;
+  error_code ignored;
+  socket.set_option(asio::socket_base::send_buffer_size(send_buffer_bytes), ignored);
   const bool refused = connections_.size() >= limits_.connections_max && !make_room();
   if (refused) {
     ++counts_.refused;

@@ -37,7 +37,7 @@ struct HttpLimits {
 struct HttpOptions {
   std::string address;     // Numeric.
   std::uint16_t port = 0;  // 0: the kernel chooses.
-  HttpLimits limits;
+  HttpLimits limits{};
 };
 
 // Totals since the start, and connections now.
