@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -26,7 +27,10 @@ constexpr CopyConversion as_it_is{};
 std::vector<std::byte> pattern(std::uint64_t bytes, std::uint64_t seed) {
   std::vector<std::byte> content(bytes);
   std::mt19937_64 random(seed);
-  for (std::byte& byte : content) byte = static_cast<std::byte>(random());
+  for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(content.data() + at, &word, std::min<std::uint64_t>(sizeof word, bytes - at));
+  }
   return content;
 }
 

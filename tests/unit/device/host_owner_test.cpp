@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/device/host/host_frame_owner.hpp"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -75,6 +77,20 @@ class Gate final : public HeadroomSource {
   bool open_ = true;
 };
 
+// Counts the frames that exist each time that the maker asks whether it may make one more.
+class Census final : public HeadroomSource {
+ public:
+  std::uint64_t headroom_bytes() override {
+    most_ = std::max(most_.load(), frame_descriptors());
+    return 1 * tib;
+  }
+  std::uint64_t limit_bytes() override { return 1 * tib; }
+  std::uint64_t most() const { return most_; }
+
+ private:
+  std::atomic<std::uint64_t> most_{0};
+};
+
 TEST(HostFrameOwner, RefusesASizeThatIsNoMultipleOfThePage) {
   FixedHeadroom headroom;
   const auto owner = HostFrameOwner::open({.frame_bytes = 1000, .capacity_bytes = 1 * mib}, headroom);
@@ -96,6 +112,7 @@ TEST(HostFrameOwner, AReadyFrameAnswersAtOnce) {
 TEST(HostFrameOwner, TheDescriptorIsReadableWhileAnswersAreLeft) {
   FixedHeadroom headroom;
   const auto owner = open_owner(small_frames(16, 4), headroom);
+  ASSERT_TRUE(eventually([&] { return owner->stats().ready == 4; }));
   for (std::uint64_t tag = 0; tag < 3; ++tag) owner->create(tag);
   std::array<CreateDone, 1> done;
   for (int i = 0; i < 3; ++i) {
@@ -145,27 +162,27 @@ TEST(HostFrameOwner, ADyingFrameCountsUntilItsMemoryIsGone) {
 }
 
 TEST(HostFrameOwner, NeverMoreFramesThanTheCapacityExist) {
-  FixedHeadroom headroom;
-  const auto owner = open_owner(small_frames(8, 4), headroom);
+  Census census;
+  const auto owner = open_owner(small_frames(8, 4), census);
   std::vector<FrameId> alive;
   for (int step = 0; step < 400; ++step) {
-    if (step % 3 != 0 || alive.empty()) {
-      const CreateDone done = create_and_wait(*owner);
-      ASSERT_EQ(done.result == CreateResult::created, alive.size() < 8) << "step " << step;
-      if (done.result == CreateResult::created) alive.push_back(done.frame);
-    } else {
+    // At the end of each round destroy and create at once, so that the creation meets the dying.
+    if (step % 5 == 4 && !alive.empty()) {
       owner->destroy(alive.front());
       alive.erase(alive.begin());
     }
-    ASSERT_LE(frame_descriptors(), 8u);
+    const CreateDone done = create_and_wait(*owner);
+    ASSERT_EQ(done.result == CreateResult::created, alive.size() < 8) << "step " << step;
+    if (done.result == CreateResult::created) alive.push_back(done.frame);
   }
+  EXPECT_EQ(census.most(), 7u);  // With the one that was asked for: the capacity.
 }
 
 TEST(HostFrameOwner, DestroyGivesMemoryAndDescriptorsBack) {
   FixedHeadroom headroom;
   const std::uint64_t before = headroom.headroom_bytes();
   {
-    const auto owner = open_owner(small_frames(8, 0), headroom);
+    const auto owner = open_owner(small_frames(8, 8), headroom);
     std::vector<FrameId> frames;
     for (int i = 0; i < 8; ++i) frames.push_back(make_frame(*owner).value_or(FrameId{}));
     EXPECT_EQ(frames_mapped(), 8u);
@@ -227,13 +244,15 @@ TEST(HostFrameOwner, AFullDescriptorTableIsAnAnswerOfItsOwn) {
 }
 
 TEST(HostFrameOwner, ThePoolGrowsWhenItRunsDryAndShrinksWhenIdle) {
-  FixedHeadroom headroom;
+  Gate gate;
+  gate.set(false);
   HostFrameOptions options = small_frames(64, 1);
   options.pool_decay_interval = std::chrono::milliseconds(20);
-  const auto owner = open_owner(options, headroom);
+  const auto owner = open_owner(options, gate);
   for (std::uint64_t tag = 0; tag < 32; ++tag) owner->create(tag);
+  gate.set(true);
   ASSERT_EQ(reap_all(*owner, 32).size(), 32u);
-  EXPECT_TRUE(eventually([&] { return owner->stats().ready > 1; }));
+  EXPECT_TRUE(eventually([&] { return owner->stats().made_total == 64; }));
   EXPECT_TRUE(eventually([&] { return owner->stats().ready == 1 && owner->stats().dying == 0; }));
 }
 
