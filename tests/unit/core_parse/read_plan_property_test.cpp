@@ -14,7 +14,7 @@
 namespace penstock::test {
 namespace {
 
-constexpr std::uint64_t page_sizes[] = {4096, 8192, 65536, 262144};
+constexpr std::uint64_t page_sizes[] = {4096, 8192, 16384, 65536};
 
 ReadLimits random_limits(Random& random) {
   ReadLimits limits;
@@ -30,8 +30,8 @@ std::uint64_t random_size(Random& random) {
   switch (random.below(4)) {
     case 0: return random.below(4);
     case 1: return random.below(700);
-    case 2: return random.below(20'000);
-    default: return random.below(200'000);
+    case 2: return random.below(9'000);
+    default: return random.below(60'000);
   }
 }
 
@@ -39,7 +39,7 @@ CheckpointIndex random_index(Random& random) {
   std::uint64_t at = random.below(5000);
   const std::uint64_t data_offset = at;
   std::vector<TensorEntry> tensors;
-  for (std::uint64_t count = random.below(40); count > 0; --count) {
+  for (std::uint64_t count = random.below(20); count > 0; --count) {
     const std::uint64_t bytes = random_size(random);
     tensors.push_back({.name = fmt::format("t{}", count), .shape = {bytes}, .extent = {at, bytes}, .file = 0});
     at += bytes;
@@ -107,10 +107,10 @@ TEST(ReadPlanProperties, HoldForAssembledLayouts) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);
     std::vector<std::uint64_t> bytes(random.between(1, 3));
-    for (std::uint64_t& size : bytes) size = random.below(400'000);
+    for (std::uint64_t& size : bytes) size = random.below(100'000);
     std::vector<LayoutPiece> pieces;
     std::uint64_t at = 0;
-    for (std::uint64_t count = random.below(20); count > 0; --count) {
+    for (std::uint64_t count = random.below(12); count > 0; --count) {
       pieces.push_back(random_piece(random, at, bytes));
       at = pieces.back().table_offset + pieces.back().table_bytes;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/kernels/convert.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -37,7 +38,7 @@ std::vector<std::uint32_t> converted(Dtype from, const std::vector<std::uint32_t
   const std::vector<std::byte> source = pack(from, codes);
   // Off any alignment, on both sides.
   PoisonedBuffer in(source.size(), 1), out(codes.size() * dtype_bits(to) / 8, 3);
-  std::memcpy(in.bytes().data(), source.data(), source.size());
+  std::ranges::copy(source, in.bytes().begin());
   convert(from, in.bytes(), to, out.bytes(), scale);
   EXPECT_TRUE(out.guards_are_intact());
   return unpack(to, out.bytes());
