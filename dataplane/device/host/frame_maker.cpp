@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <pthread.h>
+
 #include "dataplane/base/check.hpp"
 
 namespace penstock {
@@ -87,6 +89,7 @@ HostFrameStats FrameMaker::stats() const {
 }
 
 void FrameMaker::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-frames");
   Lock lock(mutex_);
   while (!stopping_) {
     // A creation that waits goes before giving memory back, unless it needs just that.

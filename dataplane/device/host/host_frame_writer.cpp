@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include <pthread.h>
+
 #include "dataplane/base/check.hpp"
 #include "dataplane/kernels/convert.hpp"
 
@@ -95,6 +97,7 @@ Result<FenceId> HostFrameWriter::queue(CopyJob job) {
 }
 
 void HostFrameWriter::run() {
+  ::pthread_setname_np(::pthread_self(), "penstock-copier");
   std::unique_lock lock(mutex_);
   while (true) {
     work_.wait(lock, [this] { return queued_ > 0 || stopping_; });
