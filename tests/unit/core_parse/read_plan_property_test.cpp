@@ -14,7 +14,7 @@
 namespace penstock::test {
 namespace {
 
-constexpr std::uint64_t page_sizes[] = {4096, 8192, 16384, 65536};
+constexpr std::uint64_t page_sizes[] = {4096, 8192, 65536, 262144};
 
 ReadLimits random_limits(Random& random) {
   ReadLimits limits;
@@ -31,7 +31,7 @@ std::uint64_t random_size(Random& random) {
     case 0: return random.below(4);
     case 1: return random.below(700);
     case 2: return random.below(9'000);
-    default: return random.below(60'000);
+    default: return random.below(150'000);
   }
 }
 
@@ -107,7 +107,7 @@ TEST(ReadPlanProperties, HoldForAssembledLayouts) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);
     std::vector<std::uint64_t> bytes(random.between(1, 3));
-    for (std::uint64_t& size : bytes) size = random.below(100'000);
+    for (std::uint64_t& size : bytes) size = random.below(300'000);
     std::vector<LayoutPiece> pieces;
     std::uint64_t at = 0;
     for (std::uint64_t count = random.below(12); count > 0; --count) {

@@ -95,6 +95,20 @@ TEST(ReadPlan, CachedReadsGoIntoTheFrameWhereverATensorStands) {
   EXPECT_TRUE(plan.copies.empty());
 }
 
+TEST(ReadPlan, PassesTheFilesEndOnlyWhereTheFrameHasRoom) {
+  const std::uint64_t files[] = {64 * kib + 100, 4096};
+  for (const std::uint64_t next : {std::uint64_t{64 * kib + 100}, std::uint64_t{64 * kib + 511}, std::uint64_t{64 * kib + 512}}) {
+    const auto layout = PageLayout::assembled({{.table_offset = 0, .table_bytes = files[0], .source = {0, files[0]}},
+                                               {.table_offset = next, .table_bytes = 50, .source = {7, 50}, .file = 1}},
+                                              files, page);
+    ASSERT_TRUE(layout);
+    ReadPlan plan;
+    plan_page(*layout, 0, files, {}, true, plan);
+    EXPECT_EQ(test::broken_promise(*layout, 0, files, {}, true, plan), "") << next;
+    EXPECT_EQ(plan.reads.size(), next < 64 * kib + 512 ? 3u : 2u) << next;
+  }
+}
+
 TEST(ReadPlan, LeavesALargeGapBetweenTensorsUnread) {
   const std::uint64_t files[] = {100 * mib};
   std::vector<LayoutPiece> pieces;
