@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EvictionSet: a set of page numbers that finds its last one in a step a level; 64 children a node, no node allocated.
+// EvictionSet: a set of page numbers that finds its last one in a step a level; 64 children a node, no node
+// allocated.
 #pragma once
 
 #include <array>

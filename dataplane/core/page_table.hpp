@@ -25,7 +25,8 @@ constexpr Residency residency_of(PageState state) {
 }
 constexpr bool in_flight(PageState state) { return residency_of(state) == Residency::loading; }
 
-// One a page: there may be a hundred thousand. The four last counts follow from the mappings (session_record.hpp).
+// One a page: there may be a hundred thousand. The four last counts follow from the mappings
+// (session_record.hpp).
 struct PageEntry {
   std::uint64_t generation = 0;
   FrameId frame{};            // Valid from loading on.
@@ -38,8 +39,8 @@ struct PageEntry {
   EvictReason reason = EvictReason::fault;  // While evicting.
   bool bulk : 1 = false;                    // Is read for a prefetch.
   bool evicted_before : 1 = false;
-  bool drop_unheld : 1 = false;             // Released while held: destroyed when neither held nor mapped.
-  bool holds_source : 1 = false;            // Creating or copying: the origin's page is held for it.
+  bool drop_unheld : 1 = false;   // Released while held: destroyed when neither held nor mapped.
+  bool holds_source : 1 = false;  // Creating or copying: the origin's page is held for it.
 };
 static_assert(sizeof(PageEntry) <= 32);
 
@@ -54,7 +55,7 @@ struct PagedTable {
   PagingSession* owner = nullptr;  // Private tables, while the owner lives.
   std::uint32_t used = 0;
   std::uint32_t resident = 0;
-  std::uint32_t close_next = 0;    // Closing: pages below have been dealt with.
+  std::uint32_t close_next = 0;  // Closing: pages below have been dealt with.
   std::vector<PageEntry> pages;
   std::vector<TableMapping*> mappers;  // One a session that is attached.
   TableTickets tickets;

@@ -110,15 +110,15 @@ std::uint16_t PageTables::classify(const PagedTable& table, const PageEntry& pag
   const bool used = page.state != PageState::absent;
   const bool leaves = page.state == PageState::evicting;
   const bool prompt = leaves && page.blocked == 0 && page.slow == 0;
-  const bool evictable = page.state == PageState::resident && page.holds == 0 && page.busy == 0 && page.slow == 0 &&
-                         page.blocked == 0 && !table.closing;
-  const int classes = bit(PageClass::used, used) | bit(PageClass::resident, page.state == PageState::resident) |
-                      bit(PageClass::private_frame, used && table.is_private()) |
-                      bit(PageClass::loose_load, in_flight(page.state) && page.holds == 0) |
-                      bit(PageClass::leaving, prompt) |
-                      bit(PageClass::leaving_slow, leaves && page.blocked == 0 && page.slow > 0) |
-                      bit(PageClass::stuck, used && page.blocked > 0) | bit(PageClass::evictable, evictable) |
-                      bit(PageClass::requested, prompt && page.reason == EvictReason::request);
+  const bool evictable = page.state == PageState::resident && page.holds == 0 && page.busy == 0 &&
+                         page.slow == 0 && page.blocked == 0 && !table.closing;
+  const int classes =
+      bit(PageClass::used, used) | bit(PageClass::resident, page.state == PageState::resident) |
+      bit(PageClass::private_frame, used && table.is_private()) |
+      bit(PageClass::loose_load, in_flight(page.state) && page.holds == 0) | bit(PageClass::leaving, prompt) |
+      bit(PageClass::leaving_slow, leaves && page.blocked == 0 && page.slow > 0) |
+      bit(PageClass::stuck, used && page.blocked > 0) | bit(PageClass::evictable, evictable) |
+      bit(PageClass::requested, prompt && page.reason == EvictReason::request);
   return static_cast<std::uint16_t>(classes);
 }
 

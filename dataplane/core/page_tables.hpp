@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // PageTables: all tables of the device, and the totals over their pages.
 //
-// Every change of a page goes through change(), which keeps the totals and the policy's set of evictable pages equal to
-// what the pages say. Commands are not its business.
+// Every change of a page goes through change(), which keeps the totals and the policy's set of evictable
+// pages equal to what the pages say. Commands are not its business.
 #pragma once
 
 #include <array>
@@ -21,12 +21,12 @@ enum class PageClass : std::uint16_t {
   used = 1 << 0,
   resident = 1 << 1,
   private_frame = 1 << 2,
-  loose_load = 1 << 3,   // On its way in and held by nobody: evictable soon.
-  leaving = 1 << 4,      // Evicting; every answer that it waits for is due within the revoke deadline.
-  leaving_slow = 1 << 5, // Evicting; a session answered `later`.
-  stuck = 1 << 6,        // Mapped by a session that is stuck, or overdue.
+  loose_load = 1 << 3,    // On its way in and held by nobody: evictable soon.
+  leaving = 1 << 4,       // Evicting; every answer that it waits for is due within the revoke deadline.
+  leaving_slow = 1 << 5,  // Evicting; a session answered `later`.
+  stuck = 1 << 6,         // Mapped by a session that is stuck, or overdue.
   evictable = 1 << 7,
-  requested = 1 << 8,    // Leaving, because of an EvictRequest.
+  requested = 1 << 8,  // Leaving, because of an EvictRequest.
 };
 inline constexpr std::size_t page_classes = 9;
 

@@ -48,7 +48,8 @@ bool PagerCore::State::finish_budget() {
 void PagerCore::State::on(const EvictRequest& event) {
   PagedTable* table = event.any_table ? nullptr : tables_.find(event.table);
   if (!event.any_table && (table == nullptr || table->closing)) {
-    out_.push(Complete{.ticket = event.ticket, .result = TicketResult::failed, .reason = FailureKind::not_found});
+    out_.push(
+        Complete{.ticket = event.ticket, .result = TicketResult::failed, .reason = FailureKind::not_found});
     return;
   }
   TicketRecord& ticket = tickets_.acquire();
@@ -64,7 +65,8 @@ void PagerCore::State::on(const EvictRequest& event) {
 bool PagerCore::State::serve_evict_request() {
   TicketRecord* ticket = evicts_.first();
   if (ticket == nullptr) return false;
-  const std::optional<TableId> only = ticket->table == nullptr ? std::nullopt : std::optional(ticket->table->id);
+  const std::optional<TableId> only =
+      ticket->table == nullptr ? std::nullopt : std::optional(ticket->table->id);
   bool moved = false;
   while (ticket->frames + tables_.total(PageClass::requested) < ticket->end && out_.has_room()) {
     if (ticket->refusals > used() + refusals_spare) break;

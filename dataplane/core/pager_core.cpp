@@ -20,7 +20,8 @@ bool PagerCore::State::step(const Event& event, Nanoseconds now, CommandBuffer& 
   return more_ || out_.waits();
 }
 
-// Until nothing moves, or nothing more fits. Order: what gives frames back, then who takes them, oldest first.
+// Until nothing moves, or nothing more fits. Order: what gives frames back, then who takes them, oldest
+// first.
 void PagerCore::State::pump() {
   bool moved = true;
   while (moved && out_.has_room()) {
@@ -58,7 +59,7 @@ PagerCounts PagerCore::counts() const { return state_->counts(); }
 Residency PagerCore::residency(PageKey page) const {
   const PagedTable* table = state_->find_table(page.table);
   return table == nullptr || page.index >= table->pages.size() ? Residency::absent
-                                                                : residency_of(table->pages[page.index].state);
+                                                               : residency_of(table->pages[page.index].state);
 }
 
 std::uint32_t PagerCore::resident_frames(TableId table) const {

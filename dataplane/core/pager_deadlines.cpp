@@ -10,7 +10,8 @@ std::optional<Nanoseconds> PagerCore::State::next_deadline() {
     if (!next || deadline < *next) next = deadline;
   };
   for (const auto& [id, session] : sessions_) {
-    if (session->batch.open && !session->batch.expired) sooner(session->batch.sent + options_.revoke_deadline);
+    if (session->batch.open && !session->batch.expired)
+      sooner(session->batch.sent + options_.revoke_deadline);
     if (session->mapped == 0) continue;
     if (const OpenRevoke* revoke = session->unfinished.oldest(is_unfinished)) {
       sooner(revoke->sent + options_.cooperative_deadline);
@@ -33,7 +34,8 @@ void PagerCore::State::on(const Tick&) {
       tables_.set_mapping(*revoke.mapping, revoke.index, MappingState::overdue);
       wake(session);
     }
-    if (session.batch.open && !session.batch.expired && now_ - session.batch.sent >= options_.revoke_deadline) {
+    if (session.batch.open && !session.batch.expired &&
+        now_ - session.batch.sent >= options_.revoke_deadline) {
       expire_batch(session);
     }
     if (session.stuck) continue;

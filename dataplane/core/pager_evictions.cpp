@@ -10,7 +10,8 @@ void PagerCore::State::start_eviction(PageKey victim, EvictReason reason) {
   PagedTable* table = tables_.find(victim.table);
   CHECK(table != nullptr && victim.index < table->pages.size());
   const std::uint32_t index = victim.index;
-  CHECK((PageTables::classify(*table, table->pages[index]) & static_cast<std::uint16_t>(PageClass::evictable)) != 0);
+  CHECK((PageTables::classify(*table, table->pages[index]) &
+         static_cast<std::uint16_t>(PageClass::evictable)) != 0);
   if (table->pages[index].mappers == 0) return evict(*table, index, reason);
   tables_.change(*table, index, [reason](PageEntry& page) {
     page.state = PageState::evicting;
@@ -23,14 +24,16 @@ void PagerCore::State::start_eviction(PageKey victim, EvictReason reason) {
     if (mapping->state(index) != MappingState::granted) continue;
     tables_.set_mapping(*mapping, index, MappingState::revoking);
     PagingSession& session = *mapping->session;
-    const OpenRevoke revoke{.mapping = mapping, .index = index, .serial = mapping->serial(index), .sent = now_};
+    const OpenRevoke revoke{
+        .mapping = mapping, .index = index, .serial = mapping->serial(index), .sent = now_};
     session.unanswered.push(revoke, is_unanswered);
     if (mapping->mode == RevokeMode::cooperative) session.unfinished.push(revoke, is_unfinished);
     out_.push(Revoke{.session = session.id, .page = victim, .generation = generation});
   }
 }
 
-// The page stays. Sessions that have acknowledged have lost their mapping; those that have not may still answer.
+// The page stays. Sessions that have acknowledged have lost their mapping; those that have not may still
+// answer.
 void PagerCore::State::give_up_eviction(PagedTable& table, std::uint32_t index) {
   count_refusal(table.pages[index].reason);
   tables_.change(table, index, [](PageEntry& page) { page.state = PageState::resident; });
@@ -121,7 +124,8 @@ void PagerCore::State::evict(PagedTable& table, std::uint32_t index, EvictReason
       .page = table.key(index), .reason = reason, .refaultable = !table.is_private() && !table.closing};
   TicketRecord* waiting = faults_.first();
   if (PLANTED(frame_reused) && waiting != nullptr && waiting->kind == TicketKind::fault && waiting->holding &&
-      waiting->take_next < waiting->end && waiting->table->pages[waiting->take_next].state == PageState::absent) {
+      waiting->take_next < waiting->end &&
+      waiting->table->pages[waiting->take_next].state == PageState::absent) {
     tables_.change(table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
     const std::uint32_t next = waiting->take_next++;
     tables_.change(*waiting->table, next, [](PageEntry& entry) { entry.state = PageState::creating; });

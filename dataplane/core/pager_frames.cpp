@@ -48,13 +48,15 @@ void PagerCore::State::fill_frame(PagedTable& table, std::uint32_t index, FrameI
   const Generation generation{page.generation};
   if (table.kind == TableKind::anonymous) return page_filled(table, index);
   const bool copies = table.kind == TableKind::overlay;
-  tables_.change(table, index,
-                 [copies](PageEntry& entry) { entry.state = copies ? PageState::copying : PageState::loading; });
+  tables_.change(table, index, [copies](PageEntry& entry) {
+    entry.state = copies ? PageState::copying : PageState::loading;
+  });
   say_changed(table, index);
   if (copies) {
     const PagedTable* origin = tables_.find(table.origin);
     CHECK(page.holds_source && origin != nullptr && origin->pages[index].state == PageState::resident);
-    out_.push(CopyFrame{.page = key, .generation = generation, .to = frame, .from = origin->pages[index].frame});
+    out_.push(
+        CopyFrame{.page = key, .generation = generation, .to = frame, .from = origin->pages[index].frame});
     return;
   }
   PageKey source = key;
@@ -171,7 +173,8 @@ void PagerCore::State::release_source(PagedTable& table, std::uint32_t index) {
 void PagerCore::State::destroy_frame(PagedTable& table, std::uint32_t index) {
   PageEntry& page = table.pages[index];
   CHECK(page.mappers == 0 || PLANTED(early_destroy));
-  if (!PLANTED(frame_leaked) || page.state == PageState::evicting) out_.push(DestroyFrame{.frame = page.frame});
+  if (!PLANTED(frame_leaked) || page.state == PageState::evicting)
+    out_.push(DestroyFrame{.frame = page.frame});
   tables_.change(table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
 }
 

@@ -27,8 +27,8 @@ bool PagerCore::State::grant_to_woken() {
   return moved;
 }
 
-// Grants what is ready. A page that the session has by the core's record is not granted again (it would be a second
-// mapping of the same page); while its answer to a revoke is due, that has to come first.
+// Grants what is ready. A page that the session has by the core's record is not granted again (it would be a
+// second mapping of the same page); while its answer to a revoke is due, that has to come first.
 bool PagerCore::State::advance(TicketRecord& ticket) {
   PagingSession& session = *ticket.session;
   TableMapping& mapping = *session.find(ticket.table->id);
@@ -65,7 +65,8 @@ void PagerCore::State::send_batch(TicketRecord& ticket, const std::uint32_t* pag
   PagingSession& session = *ticket.session;
   PagedTable& table = *ticket.table;
   TableMapping& mapping = *session.find(table.id);
-  session.batch = {.number = session.batch.number + 1, .open = true, .expired = false, .ticket = &ticket, .sent = now_};
+  session.batch = {
+      .number = session.batch.number + 1, .open = true, .expired = false, .ticket = &ticket, .sent = now_};
   for (std::uint32_t place = 0; place < count; ++place) {
     const std::uint32_t index = pages[place];
     table.pages[index].drop_unheld = false;

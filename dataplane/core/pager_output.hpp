@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CommandStream: the core's commands in order. What the caller's buffer has no room for waits here, so nothing is
-// lost; loops of unbounded length stop when has_room() is false, so that little waits.
+// CommandStream: the core's commands in order. What the caller's buffer has no room for waits here, so
+// nothing is lost; loops of unbounded length stop when has_room() is false, so that little waits.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ class CommandStream {
     const auto addressed = [session](const Command& command) {
       const auto* grant = std::get_if<Grant>(&command);
       const auto* revoke = std::get_if<Revoke>(&command);
-      return (grant != nullptr && grant->session == session) || (revoke != nullptr && revoke->session == session);
+      return (grant != nullptr && grant->session == session) ||
+             (revoke != nullptr && revoke->session == session);
     };
     const auto begin = waiting_.begin() + static_cast<std::ptrdiff_t>(next_);
     waiting_.erase(std::remove_if(begin, waiting_.end(), addressed), waiting_.end());

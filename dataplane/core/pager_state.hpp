@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PagerCore::State: what PagerCore hides. An event is first recorded, then pump() does whatever has become possible.
-// DESIGN.md numbers the invariants; verify() checks them.
+// PagerCore::State: what PagerCore hides. An event is first recorded, then pump() does whatever has become
+// possible. DESIGN.md numbers the invariants; verify() checks them.
 #pragma once
 
 #include <array>
@@ -160,7 +160,8 @@ class PagerCore::State {
 
   const PagerCoreOptions options_;
   std::uint32_t budget_;
-  // The device had no memory for one more, though the budget had: not asked again for more than this before then.
+  // The device had no memory for one more, though the budget had: not asked again for more than this before
+  // then.
   std::uint32_t exhausted_at_ = ~0u;
   Nanoseconds exhausted_until_{};
   Nanoseconds now_{};
@@ -168,16 +169,16 @@ class PagerCore::State {
   PageTables tables_;
   std::map<SessionId, std::unique_ptr<PagingSession>> sessions_;
   TicketPool tickets_;
-  TicketQueue faults_;       // Taking: faults and make-privates, oldest first.
-  TicketQueue prefetches_;   // Taking.
-  TicketQueue settled_;      // Settled or completing.
+  TicketQueue faults_;      // Taking: faults and make-privates, oldest first.
+  TicketQueue prefetches_;  // Taking.
+  TicketQueue settled_;     // Settled or completing.
   TicketQueue evicts_;
   TicketRecord* budget_ticket_ = nullptr;
   std::uint32_t holding_tickets_ = 0;
   std::vector<PagingSession*> woken_;
   std::vector<PagedTable*> closing_;
   bool more_ = false;
-  PagerCounts counts_;       // The cumulative ones.
+  PagerCounts counts_;  // The cumulative ones.
 };
 
 // Visits the tickets that wait for the page to be filled. The visit may finish the ticket or start it again.

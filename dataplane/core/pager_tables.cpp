@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables open and close. A closing table goes when the last of its frames has: those in flight are waited for.
+// Tables open and close. A closing table goes when the last of its frames has: those in flight are waited
+// for.
 #include <algorithm>
 
 #include "dataplane/base/check.hpp"
@@ -35,7 +36,8 @@ void PagerCore::State::close(PagedTable& table, EvictReason reason) {
       finish(*ticket, TicketResult::cancelled, FailureKind::closing);
     }
   }
-  // Who wanted to copy from it is refused when it is that ticket's turn, which may be after the table has gone.
+  // Who wanted to copy from it is refused when it is that ticket's turn, which may be after the table has
+  // gone.
   TicketRecord* head = faults_.first();
   if (head != nullptr && head->holds_source && head->table->origin == table.id) drop_source(*head);
   tables_.start_closing(table, reason);

@@ -47,7 +47,8 @@ PagerCore::State::Taken PagerCore::State::take_fault(TicketRecord& ticket) {
 }
 
 // Yes: the page is resident or on its way in. Refused: the ticket has been answered.
-PagerCore::State::Taken PagerCore::State::take_page(TicketRecord& ticket, PagedTable& table, std::uint32_t index) {
+PagerCore::State::Taken PagerCore::State::take_page(TicketRecord& ticket, PagedTable& table,
+                                                    std::uint32_t index) {
   const PageEntry& page = table.pages[index];
   if (page.state == PageState::evicting) {
     // A session that doesn't answer keeps the page where it is: then it can as well be used.
@@ -71,8 +72,8 @@ PagerCore::State::Taken PagerCore::State::take_page(TicketRecord& ticket, PagedT
 }
 
 // Yes: there is a frame for the page.
-PagerCore::State::Taken PagerCore::State::take_absent(TicketRecord& ticket, PagedTable& table, std::uint32_t index,
-                                                      std::uint32_t wanted) {
+PagerCore::State::Taken PagerCore::State::take_absent(TicketRecord& ticket, PagedTable& table,
+                                                      std::uint32_t index, std::uint32_t wanted) {
   CHECK(table.pages[index].state == PageState::absent);
   const auto refuse = [&](FailureKind reason) {
     finish(ticket, TicketResult::offloaded, reason);
@@ -113,11 +114,13 @@ void PagerCore::State::make_room(std::uint32_t wanted, EvictReason reason) {
   }
 }
 
-// Something that ends within a bound may free a frame or make one evictable: a revoke, a load, another ticket's hold.
+// Something that ends within a bound may free a frame or make one evictable: a revoke, a load, another
+// ticket's hold.
 bool PagerCore::State::help_is_coming(const TicketRecord* asking) const {
   const std::uint32_t own = asking != nullptr && asking->holding ? 1 : 0;
-  return leaving() > 0 || tables_.total(PageClass::leaving_slow) > 0 || tables_.total(PageClass::loose_load) > 0 ||
-         holding_tickets_ > own || !closing_.empty() || !out_.has_room();
+  return leaving() > 0 || tables_.total(PageClass::leaving_slow) > 0 ||
+         tables_.total(PageClass::loose_load) > 0 || holding_tickets_ > own || !closing_.empty() ||
+         !out_.has_room();
 }
 
 PagerCore::State::Taken PagerCore::State::take_private(TicketRecord& ticket) {

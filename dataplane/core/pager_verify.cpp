@@ -21,7 +21,8 @@ void PagerCore::State::verify() {
     }
   });
   for (std::size_t place = 0; place < page_classes; ++place) {
-    if (static_cast<PageClass>(1u << place) == PageClass::evictable) continue;  // Checked page by page, against the policy.
+    if (static_cast<PageClass>(1u << place) == PageClass::evictable)
+      continue;  // Checked page by page, against the policy.
     CHECK(totals[place] == tables_.total(static_cast<PageClass>(1u << place)));  // C1
   }
   for (const auto& [id, session] : sessions_) {
@@ -34,7 +35,8 @@ void PagerCore::State::verify() {
   verify_tickets();
 }
 
-void PagerCore::State::verify_table(const PagedTable& table, std::array<std::uint32_t, page_classes>& totals) {
+void PagerCore::State::verify_table(const PagedTable& table,
+                                    std::array<std::uint32_t, page_classes>& totals) {
   std::uint32_t used = 0, resident = 0;
   for (std::uint32_t index = 0; index < table.pages.size(); ++index) {
     const PageEntry& page = table.pages[index];
@@ -47,12 +49,14 @@ void PagerCore::State::verify_table(const PagedTable& table, std::array<std::uin
       const MappingState state = mapping->state(index);
       const MappingWeight weight = weight_of(state, mapping->session->stuck);
       mappers += state != MappingState::none ? 1 : 0;
-      open += state == MappingState::revoking || state == MappingState::later || state == MappingState::overdue;
+      open +=
+          state == MappingState::revoking || state == MappingState::later || state == MappingState::overdue;
       busy += weight == MappingWeight::busy ? 1 : 0;
       slow += weight == MappingWeight::slow ? 1 : 0;
       blocked += weight == MappingWeight::blocked ? 1 : 0;
     }
-    CHECK(page.mappers == mappers && page.busy == busy && page.slow == slow && page.blocked == blocked);  // C3
+    CHECK(page.mappers == mappers && page.busy == busy && page.slow == slow &&
+          page.blocked == blocked);  // C3
     const bool mappable = page.state == PageState::resident || page.state == PageState::evicting;
     CHECK(mappers == 0 || mappable);                                               // C4
     CHECK(page.state != PageState::evicting || (open == mappers && mappers > 0));  // C5
@@ -96,14 +100,17 @@ void PagerCore::State::verify_sessions() {
         mapped += state != MappingState::none ? 1 : 0;
         unanswered += state == MappingState::revoking ? 1 : 0;
         const bool cooperative = mapping->mode == RevokeMode::cooperative;
-        unfinished += cooperative && (state == MappingState::revoking || state == MappingState::later) ? 1 : 0;
+        unfinished +=
+            cooperative && (state == MappingState::revoking || state == MappingState::later) ? 1 : 0;
         CHECK(cooperative || (state != MappingState::later && state != MappingState::overdue));
       }
     }
     CHECK(session->mapped == mapped);
     // C7: each open revoke has a deadline.
-    session->unanswered.for_each([&](const OpenRevoke& revoke) { unanswered -= is_unanswered(revoke) ? 1 : 0; });
-    session->unfinished.for_each([&](const OpenRevoke& revoke) { unfinished -= is_unfinished(revoke) ? 1 : 0; });
+    session->unanswered.for_each(
+        [&](const OpenRevoke& revoke) { unanswered -= is_unanswered(revoke) ? 1 : 0; });
+    session->unfinished.for_each(
+        [&](const OpenRevoke& revoke) { unfinished -= is_unfinished(revoke) ? 1 : 0; });
     CHECK(unanswered == 0 && unfinished == 0);
     const GrantBatch& batch = session->batch;
     CHECK(batch.ticket == nullptr || (batch.open && batch.ticket->session == session.get()));  // C8
@@ -113,7 +120,8 @@ void PagerCore::State::verify_sessions() {
 
 void PagerCore::State::verify_tickets() {
   tickets_.for_each([&](const TicketRecord& ticket) {
-    CHECK(ticket.first <= ticket.done_next && ticket.done_next <= ticket.take_next && ticket.take_next <= ticket.end);
+    CHECK(ticket.first <= ticket.done_next && ticket.done_next <= ticket.take_next &&
+          ticket.take_next <= ticket.end);
     const bool grants = ticket.kind == TicketKind::fault || ticket.kind == TicketKind::make_private;
     if (!grants) return;
     // C9: of the faults that still take frames only the oldest holds anything.

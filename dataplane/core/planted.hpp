@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted errors: PLANTED(kind) is false in every build but the canary's, where the simulator has to catch each kind.
+// Planted errors: PLANTED(kind) is false in every build but the canary's, where the simulator has to catch
+// each kind.
 #pragma once
 
 #include <cstdint>

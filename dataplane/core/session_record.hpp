@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core knows of a session: the tables it has attached, which of their pages it has been granted, what it has
-// been asked and has not answered.
+// What the core knows of a session: the tables it has attached, which of their pages it has been granted,
+// what it has been asked and has not answered.
 //
 // A mapping is one byte a page and attached session:
 //   none -> granted -> revoking -> none | busy | later;  busy -> granted (idle);  later -> overdue -> none
@@ -57,8 +57,8 @@ struct OpenRevoke {
   Nanoseconds sent{};
 };
 
-// Revokes in the order in which they were sent. Answered ones are dropped when they are met, or when they are more
-// than the open ones, so that the cost of each is constant.
+// Revokes in the order in which they were sent. Answered ones are dropped when they are met, or when they are
+// more than the open ones, so that the cost of each is constant.
 class RevokeQueue {
  public:
   template <class IsOpen>
@@ -102,8 +102,8 @@ class RevokeQueue {
 struct GrantBatch {
   std::uint32_t number = 0;
   bool open = false;
-  bool expired = false;             // Missed its deadline; what it held is dropped.
-  TicketRecord* ticket = nullptr;   // Null: answered or cancelled meanwhile.
+  bool expired = false;            // Missed its deadline; what it held is dropped.
+  TicketRecord* ticket = nullptr;  // Null: answered or cancelled meanwhile.
   Nanoseconds sent{};
 };
 
@@ -113,12 +113,12 @@ struct PagingSession {
   std::uint32_t private_frames = 0;
   std::uint32_t mapped = 0;
   bool stuck = false;
-  bool woken = false;                    // Is in the list of sessions to look at.
+  bool woken = false;  // Is in the list of sessions to look at.
   GrantBatch batch;
   std::map<TableId, std::unique_ptr<TableMapping>> mappings;
   SessionTickets tickets;
-  RevokeQueue unanswered;                // Deadline: revoke_deadline.
-  RevokeQueue unfinished;                // Cooperative tables only. Deadline: cooperative_deadline.
+  RevokeQueue unanswered;  // Deadline: revoke_deadline.
+  RevokeQueue unfinished;  // Cooperative tables only. Deadline: cooperative_deadline.
 
   TableMapping* find(TableId table) const {
     const auto found = mappings.find(table);

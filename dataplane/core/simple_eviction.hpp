@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimpleEviction: tables that nobody uses go first, the oldest first; then the least important table. Within a table
-// the last page goes first: a sweep that comes round again finds its beginning, where the least recently used page
-// would be the next one wanted.
+// SimpleEviction: tables that nobody uses go first, the oldest first; then the least important table. Within
+// a table the last page goes first: a sweep that comes round again finds its beginning, where the least
+// recently used page would be the next one wanted.
 #pragma once
 
 #include <compare>
@@ -39,7 +39,8 @@ class SimpleEviction final : public EvictionPolicy {
     Rank rank;
     std::uint64_t priority = 0;
     EvictionSet evictable;
-    std::set<Rank>::node_type spare;  // The node of `ranks_` while it isn't there, so that moving allocates nothing.
+    // The node of `ranks_` while it isn't there, so that moving allocates nothing.
+    std::set<Rank>::node_type spare;
   };
 
   Table& at(TableId table);

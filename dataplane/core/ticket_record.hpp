@@ -35,9 +35,9 @@ struct TicketRecord {
   TicketKind kind = TicketKind::fault;
   TicketPhase phase = TicketPhase::taking;
   bool active = false;
-  bool holding = false;              // [first, end) are held.
-  bool holds_source = false;         // Make private: the origin's page `take_next` is held.
-  bool writer_was_lost = false;      // Has been tried a second time.
+  bool holding = false;          // [first, end) are held.
+  bool holds_source = false;     // Make private: the origin's page `take_next` is held.
+  bool writer_was_lost = false;  // Has been tried a second time.
   FailureKind creation_failure = FailureKind::exhausted;
   ListLink<TicketRecord> in_queue, in_session, in_table;
 };

@@ -223,7 +223,8 @@ TEST(PagerEviction, AReleaseWithDropTakesThePageOfItsLastMapper) {
   rig.give(alice, 0);
   rig.give(bob, 0);
   const auto release = [&](SessionId session) {
-    rig.step(Release{.session = session, .page = {weights, 0}, .generation = Generation{1}, .drop_if_last = true});
+    rig.step(
+        Release{.session = session, .page = {weights, 0}, .generation = Generation{1}, .drop_if_last = true});
   };
   release(alice);
   EXPECT_EQ(rig.residency(0), Residency::resident);

@@ -159,7 +159,8 @@ TEST(PagerFault, AFailedLoadFailsEveryoneWhoWaitsAndLeavesNothing) {
   const Ticket first = rig.fault(alice, 1);
   const Ticket second = rig.fault(bob, 0, 2);
   rig.create();
-  rig.step(Loaded{.page = {weights, 1}, .generation = Generation{1}, .ok = false, .reason = FailureKind::io_error});
+  rig.step(Loaded{
+      .page = {weights, 1}, .generation = Generation{1}, .ok = false, .reason = FailureKind::io_error});
   for (const Ticket ticket : {first, second}) {
     ASSERT_TRUE(rig.answer(ticket).has_value());
     EXPECT_EQ(rig.answer(ticket)->result, TicketResult::failed);

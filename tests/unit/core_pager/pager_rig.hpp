@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// PagerRig: a PagerCore with one page table or more, driven event by event. Every step verifies the invariants.
+// PagerRig: a PagerCore with one page table or more, driven event by event. Every step verifies the
+// invariants.
 //
-// Commands are kept until a test looks at them. Frames are numbered from 100 in the order of their creation; the rig
-// creates, fills and maps by itself only when told so.
+// Commands are kept until a test looks at them. Frames are numbered from 100 in the order of their creation;
+// the rig creates, fills and maps by itself only when told so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -136,7 +137,9 @@ class PagerRig {
               .generation = generation({weights, page}),
               .later = later});
   }
-  void idle(SessionId session, std::uint32_t page) { step(Idle{.session = session, .page = {weights, page}}); }
+  void idle(SessionId session, std::uint32_t page) {
+    step(Idle{.session = session, .page = {weights, page}});
+  }
 
   // ---- what the core has said ----
   template <class Kind>
@@ -189,7 +192,9 @@ class PagerRig {
   const std::vector<Command>& commands() const { return kept_; }
   void clear() { kept_.clear(); }
   PagerCore& core() { return core_; }
-  Residency residency(std::uint32_t page, TableId table = weights) const { return core_.residency({table, page}); }
+  Residency residency(std::uint32_t page, TableId table = weights) const {
+    return core_.residency({table, page});
+  }
   PagerCounts counts() const { return core_.counts(); }
 
  private:
@@ -201,7 +206,8 @@ class PagerRig {
     EXPECT_LE(buffer_.commands().size(), command_buffer_min);
     for (const Command& command : buffer_.commands()) {
       kept_.push_back(command);
-      if (const auto* changed = std::get_if<PageChanged>(&command)) generations_[changed->page] = changed->generation;
+      if (const auto* changed = std::get_if<PageChanged>(&command))
+        generations_[changed->page] = changed->generation;
     }
     buffer_.clear();
   }

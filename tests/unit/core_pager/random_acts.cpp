@@ -64,7 +64,8 @@ void RandomWorld::lose_writer() {
 void RandomWorld::client_acts(SessionId id, Client& client) {
   const std::uint64_t die = random_.below(20);
   if (die < 12 && !client.inbox.empty()) {
-    for (std::uint32_t message = 0; message < scale_ && !client.inbox.empty(); ++message) handle_next(id, client);
+    for (std::uint32_t message = 0; message < scale_ && !client.inbox.empty(); ++message)
+      handle_next(id, client);
     return;
   }
   if (die < 14) return unpin_one(id, client);
@@ -124,8 +125,8 @@ void RandomWorld::give_back(SessionId id, Client& client, PageKey page, bool rel
   client.mapped.erase(mapped);
   client.ended[page] = step_;
   if (release) {
-    return feed(Release{
-        .session = id, .page = page, .generation = generation, .drop_if_last = random_.one_in(2)});
+    return feed(
+        Release{.session = id, .page = page, .generation = generation, .drop_if_last = random_.one_in(2)});
   }
   feed(Acked{.session = id, .page = page, .generation = generation});
 }
@@ -148,7 +149,8 @@ void RandomWorld::say_nonsense(SessionId id, Client& client) {
     case 0: return feed(Acked{.session = id, .page = page, .generation = wrong});
     case 1: return feed(Busy{.session = id, .page = page, .generation = wrong, .later = random_.one_in(2)});
     case 2: return feed(Release{.session = id, .page = page, .generation = wrong});
-    default: return feed(Granted{.session = id, .batch = static_cast<std::uint32_t>(random_.next()) | 1u << 31});
+    default:
+      return feed(Granted{.session = id, .batch = static_cast<std::uint32_t>(random_.next()) | 1u << 31});
   }
 }
 
@@ -158,10 +160,12 @@ void RandomWorld::request() {
   if (client->second.attached.empty() || client->second.silent) return;
   const TableOpened& table = tables_.at(any_of(client->second.attached)->first);
   const auto first = static_cast<std::uint32_t>(random_.below(table.pages));
-  const auto count = static_cast<std::uint32_t>(random_.between(1, random_.one_in(3) ? table.pages - first : 1));
+  const auto count =
+      static_cast<std::uint32_t>(random_.between(1, random_.one_in(3) ? table.pages - first : 1));
   const Ticket ticket{++last_ticket_};
   Request& made = requests_[ticket];
-  made = {.session = client->first, .first = {table.table, first}, .count = count, .step = step_, .grants = true};
+  made = {
+      .session = client->first, .first = {table.table, first}, .count = count, .step = step_, .grants = true};
   if (table.kind == TableKind::overlay) {
     return feed(MakePrivate{
         .ticket = ticket, .session = client->first, .table = table.table, .first = first, .count = count});
@@ -170,7 +174,8 @@ void RandomWorld::request() {
     made.grants = false;
     return feed(Prefetch{.ticket = ticket, .table = table.table, .first = first, .count = count});
   }
-  feed(Fault{.ticket = ticket, .session = client->first, .table = table.table, .first = first, .count = count});
+  feed(Fault{
+      .ticket = ticket, .session = client->first, .table = table.table, .first = first, .count = count});
 }
 
 void RandomWorld::request_of_service() {
@@ -230,7 +235,8 @@ void RandomWorld::open_or_close() {
     const auto of_grant = [table](const Grant& grant) { return grant.page.table == table; };
     std::erase_if(client->second.mapped, of_table);
     std::erase_if(client->second.pinned, of_table);
-    std::erase_if(client->second.put_off, [table](const Revoke& revoke) { return revoke.page.table == table; });
+    std::erase_if(client->second.put_off,
+                  [table](const Revoke& revoke) { return revoke.page.table == table; });
     for (auto& message : client->second.inbox) {
       Batch* batch = std::get_if<Batch>(&message);
       if (batch != nullptr) std::erase_if(batch->grants, of_grant);

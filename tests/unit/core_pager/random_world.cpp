@@ -116,7 +116,8 @@ void RandomWorld::take_complete(const Complete& complete) {
   for (std::uint32_t offset = 0; offset < request.count; ++offset) {
     const PageKey page{.table = request.first.table, .index = request.first.index + offset};
     const auto ended = client->second.ended.find(page);
-    CHECK(has(client->second, page) || (ended != client->second.ended.end() && ended->second >= request.step));
+    CHECK(has(client->second, page) ||
+          (ended != client->second.ended.end() && ended->second >= request.step));
   }
 }
 

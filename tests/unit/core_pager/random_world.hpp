@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RandomWorld: a device, a writer and a few clients around one PagerCore, all driven by one seed. It obeys the core's
-// commands in any order that the contract allows, checks what each must not do, and verifies the invariants each step.
+// RandomWorld: a device, a writer and a few clients around one PagerCore, all driven by one seed. It obeys
+// the core's commands in any order that the contract allows, checks what each must not do, and verifies the
+// invariants each step.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +39,10 @@ class RandomWorld {
   struct Client {
     std::map<TableId, RevokeMode> attached;
     std::map<PageKey, Generation> mapped;
-    std::map<PageKey, bool> pinned;                  // True: was answered busy, owes an idle.
-    std::map<PageKey, int> ended;                    // When it last gave the page back.
-    std::deque<std::variant<Batch, Revoke>> inbox;   // In the order of the socket.
-    std::vector<Revoke> put_off;                     // Answered `later`.
+    std::map<PageKey, bool> pinned;                 // True: was answered busy, owes an idle.
+    std::map<PageKey, int> ended;                   // When it last gave the page back.
+    std::deque<std::variant<Batch, Revoke>> inbox;  // In the order of the socket.
+    std::vector<Revoke> put_off;                    // Answered `later`.
     Batch incoming;
     std::uint32_t open_batch = 0;
     bool silent = false;

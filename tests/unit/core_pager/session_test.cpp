@@ -92,10 +92,8 @@ TEST(PagerTable, AClosedTableGivesItsFramesBackAndCancelsItsLoads) {
   EXPECT_EQ(rig.answer(prefetch)->result, TicketResult::cancelled);
   EXPECT_EQ(rig.all<DestroyFrame>().size(), 2u);
   EXPECT_EQ(rig.pages<CancelLoad>(), Pages{4});
-  rig.step(Loaded{.page = {weights, 4},
-                  .generation = Generation{1},
-                  .ok = false,
-                  .reason = FailureKind::cancelled});
+  rig.step(Loaded{
+      .page = {weights, 4}, .generation = Generation{1}, .ok = false, .reason = FailureKind::cancelled});
   rig.step(Created{.page = {weights, 5}, .frame = FrameId{901}});
   EXPECT_EQ(rig.all<DestroyFrame>().size(), 4u);
   EXPECT_EQ(rig.counts().used_frames, 0u);
@@ -131,10 +129,12 @@ TEST(PagerTable, CommandsThatDoNotFitComeLaterAndInOrder) {
   step(TableOpened{.table = scratch, .kind = TableKind::anonymous, .pages = 400, .owner = alice});
   step(TableAttached{.session = alice, .table = scratch});
   std::uint32_t created = 0;
-  for (bool more = step(Fault{.ticket = Ticket{1}, .session = alice, .table = scratch, .first = 0, .count = 400});;
-       more = step(Continue{})) {
+  for (bool more =
+           step(Fault{.ticket = Ticket{1}, .session = alice, .table = scratch, .first = 0, .count = 400});
+       ; more = step(Continue{})) {
     EXPECT_LE(buffer.commands().size(), command_buffer_min);
-    for (const Command& command : buffer.commands()) EXPECT_EQ(std::get<CreateFrame>(command).page.index, created++);
+    for (const Command& command : buffer.commands())
+      EXPECT_EQ(std::get<CreateFrame>(command).page.index, created++);
     if (!more) break;
   }
   EXPECT_EQ(created, 400u);

@@ -97,8 +97,8 @@ TEST(EvictionSet, FindsItsLastElementLikeAnOrderedSet) {
         set.erase(*model.rbegin());
         model.erase(std::prev(model.end()));
         if (!model.empty()) {
-      ASSERT_EQ(set.last(), *model.rbegin());
-    }
+          ASSERT_EQ(set.last(), *model.rbegin());
+        }
       }
     }
   }
