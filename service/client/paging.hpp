@@ -73,6 +73,8 @@ class Paging {
   std::uint64_t give_back(std::uint64_t bytes, Nanoseconds deadline);
 
   // ---- pins and revokes ----
+  // The pages may be mapped all the same: their words were being moved to the region of a new connection.
+  PinOutcome pin_settled(Table& table, PageSpan span);
   // False: a page had no pin to give up.
   bool unpin(Table& table, PageSpan span);
   // A fault, an unpin, pst_run_revokes: revokes that were answered `later` are carried out.

@@ -24,6 +24,11 @@ PinOutcome Paging::pin_locked(Table& table, PageSpan span) {
   return attempt.outcome;
 }
 
+PinOutcome Paging::pin_settled(Table& table, PageSpan span) {
+  const std::lock_guard lock(mutex_);
+  return pin_locked(table, span);
+}
+
 void Paging::unpin_locked(Table& table, PageSpan span) {
   // No region takes over while the lock is held.
   (void)table.unpin(span, [&](std::uint32_t page) { last_unpin_locked(table, page); }, [] {});

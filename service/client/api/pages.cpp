@@ -25,7 +25,9 @@ pst_status not_pinned(const pst_table* table) {
                                           std::uint64_t timeout_ns) {
   Table& table = *handle->table;
   (void)table.paging().unpin(table, {span.first, attempt.pinned});
-  if (attempt.outcome == PinOutcome::full) {
+  const PinOutcome outcome = table.paging().pin_settled(table, span);
+  if (outcome == PinOutcome::done) return PST_DONE;
+  if (outcome == PinOutcome::full) {
     return report(handle->owner, Failure{FailureKind::exhausted, "a page has as many pins as can be counted", ""});
   }
   if (timeout_ns == 0) return report(handle->owner, Failure{FailureKind::deadline, "the pages are not mapped here", ""});

@@ -73,6 +73,10 @@ void ScriptedDevice::grant(std::uint32_t table, std::uint32_t first, std::uint32
     frames.push_back(make_frame(static_cast<std::uint8_t>(first + i + 1), writable));
     pages.push_back({table, first + i, generation, writable, frames.back().get()});
   }
+  grant(pages, completes);
+}
+
+void ScriptedDevice::grant(std::span<const GrantedPage> pages, std::optional<std::uint64_t> completes) {
   std::optional<PeerCompletion> completion;
   if (completes) completion = PeerCompletion{.request = *completes, .result = 0};
   EXPECT_TRUE(port_.send_grants(++batch_, pages, completion));
@@ -82,9 +86,7 @@ void ScriptedDevice::grant_filled(std::uint32_t table, std::uint32_t page, std::
                                   std::optional<std::uint64_t> completes, bool writable) {
   const UniqueFd frame = make_frame(fill, writable);
   const GrantedPage granted{table, page, generation, writable, frame.get()};
-  std::optional<PeerCompletion> completion;
-  if (completes) completion = PeerCompletion{.request = *completes, .result = 0};
-  EXPECT_TRUE(port_.send_grants(++batch_, std::span(&granted, 1), completion));
+  grant(std::span(&granted, 1), completes);
 }
 
 void ScriptedDevice::revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) {

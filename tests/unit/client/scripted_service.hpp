@@ -66,6 +66,7 @@ class ScriptedDevice {
   // One frame a page, filled with its page number + 1, all of one generation.
   void grant(std::uint32_t table, std::uint32_t first, std::uint32_t count, std::uint64_t generation,
              std::optional<std::uint64_t> completes = std::nullopt, bool writable = false);
+  void grant(std::span<const GrantedPage> pages, std::optional<std::uint64_t> completes);
   void grant_filled(std::uint32_t table, std::uint32_t page, std::uint64_t generation, std::uint8_t fill,
                     std::optional<std::uint64_t> completes = std::nullopt, bool writable = false);
   void revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation);
