@@ -9,13 +9,13 @@ namespace penstock {
 namespace {
 
 constexpr Command commands[] = {
-    {"status", "show devices, checkpoints and clients of the service", define_not_built},
-    {"load", "make a checkpoint resident", define_not_built},
-    {"evict", "take pages of a checkpoint back", define_not_built},
+    {"status", "show devices, checkpoints and clients of the service", define_status},
+    {"load", "make a checkpoint resident", define_load},
+    {"evict", "take pages of a checkpoint back", define_evict},
     {"inspect", "show what is in a checkpoint file; needs no service", define_inspect},
-    {"doctor", "check what this machine offers", define_not_built},
-    {"explain", "show the decisions of the service", define_not_built},
-    {"top", "watch the service", define_not_built},
+    {"doctor", "check what this machine offers", define_doctor},
+    {"explain", "show the decisions of the service", define_explain},
+    {"top", "watch the service", define_top},
     {"make-checkpoint", "write a checkpoint with the shapes of a known model; needs no service",
      define_make_checkpoint},
     {"simulate", "replay a trace against a policy", define_not_built},

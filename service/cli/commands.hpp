@@ -24,6 +24,12 @@ struct Command {
 
 std::span<const Command> all_commands();
 
+RunCommand define_status(CLI::App& app);
+RunCommand define_top(CLI::App& app);
+RunCommand define_load(CLI::App& app);
+RunCommand define_evict(CLI::App& app);
+RunCommand define_explain(CLI::App& app);
+RunCommand define_doctor(CLI::App& app);
 RunCommand define_inspect(CLI::App& app);
 RunCommand define_make_checkpoint(CLI::App& app);
 // For a command that is announced and not there yet: takes any arguments and answers `not_built`.

@@ -22,7 +22,7 @@ int exit_code(FailureKind kind) { return kind == FailureKind::unreachable ? exit
 }  // namespace
 
 bool Context::has_color() const {
-  if (color != ColorMode::automatic) return color == ColorMode::always;
+  if (color != ColorMode::automatic) return color == ColorMode::on;
   const char* const terminal = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && !is_set("NO_COLOR") &&
          !(terminal != nullptr && std::string_view(terminal) == "dumb");

@@ -15,7 +15,7 @@ namespace penstock {
 // Keys in the order in which they were put in, as the documentation shows them.
 using Json = nlohmann::ordered_json;
 
-enum class ColorMode : std::uint8_t { automatic, always, never };
+enum class ColorMode : std::uint8_t { automatic, on, off };
 
 // What a program gets back. A script may branch on them: they never change.
 inline constexpr int exit_done = 0;

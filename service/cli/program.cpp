@@ -34,7 +34,7 @@ void define_global_options(CLI::App& app, Context& context) {
       ->default_str("$PENSTOCK_SOCKET, then /run/penstock/penstock.sock");
   app.add_flag("--json", context.json, "answer with one JSON object");
   const std::vector<std::pair<std::string, ColorMode>> modes = {
-      {"auto", ColorMode::automatic}, {"always", ColorMode::always}, {"never", ColorMode::never}};
+      {"auto", ColorMode::automatic}, {"always", ColorMode::on}, {"never", ColorMode::off}};
   app.add_option("--color", context.color, "auto, always or never")
       ->type_name("WHEN")
       ->transform(CLI::Transformer(modes).description(""))
