@@ -104,6 +104,7 @@ class Pager {
     std::uint64_t bytes = 0;
     std::shared_ptr<PageWords> words;
     bool has_source = false;
+    bool orphaned = false;  // Its owner had ended: the core has never heard of it.
     bool closing = false;
     RequestId close_request{};
   };

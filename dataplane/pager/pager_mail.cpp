@@ -61,18 +61,20 @@ void Pager::take(const mail::CloseSession& message) {
 
 void Pager::take(mail::OpenTable& message) {
   const std::uint64_t whole = message.pages * device_.frame_bytes;
+  // Its owner may have ended while the message was under way. Then nobody can attach it, and it only waits to be closed.
+  const bool is_private = message.kind == TableKind::anonymous || message.kind == TableKind::overlay;
+  const bool orphaned = is_private && find_session(message.owner) == nullptr;
   OpenedTable table{.kind = message.kind,
                     .origin = message.origin,
                     .pages = message.pages,
                     .bytes = message.source ? std::min(whole, message.source->layout.table_bytes()) : whole,
                     .words = std::move(message.words),
-                    .has_source = message.source != nullptr};
+                    .has_source = message.source != nullptr,
+                    .orphaned = orphaned};
   const bool added = tables_.emplace(message.table, std::move(table)).second;
   CHECK(added);
   if (message.source) loads_->open(message.table, std::move(message.source));
-  // Its owner may have ended while the message was under way. Then nobody can attach it, and it only waits to be closed.
-  const bool is_private = message.kind == TableKind::anonymous || message.kind == TableKind::overlay;
-  if (is_private && find_session(message.owner) == nullptr) return;
+  if (orphaned) return;
   feed(TableOpened{.table = message.table,
                    .kind = message.kind,
                    .pages = message.pages,
@@ -84,7 +86,7 @@ void Pager::take(mail::AttachTable& message) {
   PeerSession* session = find_session(message.session);
   const auto table = tables_.find(message.table);
   // Its session may have ended, or its table gone, while the message was under way.
-  if (session == nullptr || table == tables_.end() || table->second.closing) return;
+  if (session == nullptr || table == tables_.end() || table->second.closing || table->second.orphaned) return;
   session->attach({.table = message.table,
                    .kind = table->second.kind,
                    .origin = table->second.origin,
