@@ -58,8 +58,8 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
     request.table = &table;
     request.span = span;
     request.pins = true;
-    const PageSpan missing = table.missing(span);
-    if (!send(PeerFault{enlist(request), table.attachment().number, missing.first, missing.count})) {
+    // All of the range, not only what is missing: the service then keeps the rest of it from being evicted for this.
+    if (!send(PeerFault{enlist(request), table.attachment().number, span.first, span.count})) {
       receive();
       std::erase_if(requests_, [&](const auto& entry) { return entry.second == &request; });
       return {tl::unexpected(lost()), false};

@@ -56,16 +56,6 @@ void Table::attach(TableAttachment attachment) {
   words_.store(next, std::memory_order_release);
 }
 
-PageSpan Table::missing(PageSpan span) const {
-  const PinWord* const words = words_.load(std::memory_order_relaxed);
-  const auto is_mapped = [words](std::uint32_t page) {
-    return pstw_pin_state(words[page].load(std::memory_order_relaxed)) == PSTW_PIN_MAPPED;
-  };
-  while (span.count > 0 && is_mapped(span.first)) span = {span.first + 1, span.count - 1};
-  while (span.count > 0 && is_mapped(span.end() - 1)) --span.count;
-  return span;
-}
-
 GrantFate Table::judge(const wire::GrantEntry& entry) const {
   const bool overlay = entry.table != at_.number;
   const bool personal = overlay || shape_.kind == TableKind::anonymous;

@@ -107,8 +107,6 @@ class Table {
   bool is_mine(std::uint32_t number) const { return number == at_.number || number == at_.overlay_number; }
   // The words of a new connection. Pages without a pin are unmapped; others stay until their last unpin.
   void attach(TableAttachment attachment);
-  // The smallest span that holds all pages of `span` that are not mapped; count 0: all are.
-  PageSpan missing(PageSpan span) const;
 
   GrantFate judge(const wire::GrantEntry& entry) const;
   Result<> place(const wire::GrantEntry& entry, int fd);
