@@ -83,7 +83,11 @@ Uring::~Uring() {
 
 bool Uring::register_files(std::uint32_t count) { return io_uring_register_files_sparse(&ring_, count) == 0; }
 
-bool Uring::register_event(int event_fd) { return io_uring_register_eventfd(&ring_, event_fd) == 0; }
+Outcome<void> Uring::register_event(int event_fd) {
+  const int rc = io_uring_register_eventfd(&ring_, event_fd);
+  if (rc < 0) return refusal("io_uring_register", rc);
+  return {};
+}
 
 Result<> Uring::set_file(std::uint32_t index, int fd) {
   const int rc = io_uring_register_files_update(&ring_, index, &fd, 1);

@@ -30,7 +30,7 @@ class Uring {
   Result<> set_file(std::uint32_t index, int fd);
   // Signals the eventfd when completions come or wait to be collected. The ring's own descriptor does not become
   // readable for those that wait (IORING_SETUP_DEFER_TASKRUN): a thread in epoll_wait would sleep on.
-  bool register_event(int event_fd);
+  Outcome<void> register_event(int event_fd);
   // REQUIRES: each piece at most 1 GiB. Errc::exhausted when the limit of locked memory is too low.
   Result<> register_buffers(std::span<const std::span<std::byte>> pieces);
 

@@ -34,8 +34,8 @@ Outcome<std::unique_ptr<FileReader>> UringReader::open(const ReaderOptions& opti
                                                     options.copy_threads, errno_name(pool.error().native)));
   }
   auto reader = std::unique_ptr<UringReader>(new UringReader(*std::move(uring), *std::move(pool), options));
-  if (!reader->uring_->register_event(reader->pool_->event().fd())) {
-    return fail(FailureKind::unsupported, "io_uring is not usable: it refuses an eventfd");
+  if (const auto event = reader->uring_->register_event(reader->pool_->event().fd()); !event) {
+    return tl::unexpected(event.error());
   }
   reader->files_registered_ = reader->uring_->register_files(options.files_max);
   if (ring != nullptr && options.register_buffers) {
