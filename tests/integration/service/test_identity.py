@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Case G05: one file by many names is one checkpoint; another file under the same name is another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+import daemon
+
+
+class CaseG05(unittest.TestCase):
+    def setUp(self) -> None:
+        self.daemon = self.enterContext(daemon.Daemon())
+        self.file = self.daemon.folder / "m.safetensors"
+        daemon.write_checkpoint(self.file)
+
+    def load(self, path: Path) -> str:
+        answer = self.daemon.ask("load", str(path))
+        self.assertNotIn("error", answer)
+        return str(answer["checkpoint"])
+
+    def read_bytes(self) -> int:
+        return int(self.daemon.device()["read_bytes"])
+
+    def names(self) -> list[Path]:
+        hard, soft = self.daemon.folder / "hard.safetensors", self.daemon.folder / "soft.safetensors"
+        os.link(self.file, hard)
+        soft.symlink_to(self.file)
+        return [self.file, hard, soft]
+
+    def test_links_that_arrive_together_are_loaded_once(self) -> None:
+        loads = [subprocess.Popen([daemon.PENSTOCK, "--json", "load", name], env=self.daemon.environment,
+                                  stdout=subprocess.DEVNULL) for name in self.names() * 3]
+        self.assertEqual([0] * len(loads), [load.wait(timeout=60) for load in loads])
+        status = self.daemon.ask("status")
+        self.assertEqual(1, len(status["checkpoints"]))
+        self.assertEqual(1, status["parses"])
+        self.assertLessEqual(self.read_bytes(), self.file.stat().st_size + 4096)
+
+    def test_a_bind_mount_is_the_same_file(self) -> None:
+        folder = self.daemon.folder / "bound"
+        folder.mkdir()
+        if subprocess.run(["mount", "--bind", self.daemon.folder, folder], capture_output=True, check=False).returncode:
+            self.skipTest("requires the right to mount")
+        try:
+            self.assertEqual(self.load(self.file), self.load(folder / "m.safetensors"))
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+    def test_a_copy_is_another_checkpoint(self) -> None:
+        copy = self.daemon.folder / "copy.safetensors"
+        shutil.copyfile(self.file, copy)
+        self.assertNotEqual(self.load(self.file), self.load(copy))
+        self.assertEqual(2, self.daemon.ask("status")["parses"])
+
+    def test_a_new_file_at_the_same_path_is_loaded_anew(self) -> None:
+        old = self.load(self.file)
+        self.file.unlink()
+        daemon.write_checkpoint(self.file, seed=2)
+        self.assertNotEqual(old, self.load(self.file))
+
+    def test_content_written_in_place_with_its_time_put_back_is_loaded_anew(self) -> None:
+        old = self.load(self.file)
+        before = self.file.stat()
+        other = self.daemon.folder / "other.safetensors"
+        daemon.write_checkpoint(other, seed=3)
+        with open(self.file, "r+b") as target:
+            target.write(other.read_bytes())
+        os.utime(self.file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertEqual(before.st_mtime_ns, self.file.stat().st_mtime_ns)
+        self.assertNotEqual(old, self.load(self.file))
+
+    def test_a_file_renamed_over_the_path_is_loaded_anew(self) -> None:
+        old = self.load(self.file)
+        other = self.daemon.folder / "other.safetensors"
+        daemon.write_checkpoint(other, seed=4)
+        other.rename(self.file)
+        self.assertNotEqual(old, self.load(self.file))
+
+    def test_the_pages_of_a_replaced_file_are_given_back(self) -> None:
+        self.load(self.file)
+        resident = self.daemon.device()["resident_bytes"]
+        with open(self.file, "r+b") as target:
+            head = target.read(8)
+            target.seek(0)
+            target.write(head)
+        self.load(self.file)
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] <= resident))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Case S05: SIGTERM in the middle of things: exit 0 within 5 s, an orderly word to clients, the socket gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import daemon
+import wire
+
+
+class CaseS05(unittest.TestCase):
+    def assert_clean(self, running: daemon.Daemon, seconds: float = 5.0) -> None:
+        start = time.monotonic()
+        code = running.stop()
+        self.assertEqual(0, code, running.log())
+        self.assertLess(time.monotonic() - start, seconds)
+        self.assertFalse(running.socket.exists())
+
+    def test_an_idle_service_stops(self) -> None:
+        with daemon.Daemon() as running:
+            self.assert_clean(running)
+
+    def test_it_stops_with_reads_in_flight_on_a_slow_disk(self) -> None:
+        with daemon.Daemon(capacity="512MiB", extra='[reader]\nbandwidth = "4MiB"\n') as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path, tensors=32)
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            load = subprocess.Popen([daemon.PENSTOCK, "--json", "load", path], env=running.environment,
+                                    stdout=subprocess.PIPE, text=True)
+            self.assertTrue(daemon.wait_until(lambda: running.device()["used_bytes"] > 0))
+            self.assert_clean(running)
+            out, _ = load.communicate(timeout=10)
+            self.assertEqual(1, load.returncode)
+            self.assertIn('"kind"', out)
+
+    def test_it_stops_with_two_clients_mapped_and_tells_them(self) -> None:
+        with daemon.Daemon() as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path)
+            links = []
+            for _ in range(2):
+                link = self.enterContext(running.connect())
+                links.append(wire.attach(link, str(path)))
+            for attached in links:
+                attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, attached.pages, request=1))
+                kind, _, frames = wire.receive_device(attached.device)
+                self.assertEqual(wire.GRANTS, kind)
+                self.addCleanup(lambda frames=frames: [os.close(frame) for frame in frames])
+            self.assert_clean(running)
+            for attached in links:
+                with self.assertRaises((ConnectionError, OSError)):
+                    while True:
+                        wire.receive(attached.control)
+                attached.device.close()
+
+    def test_a_second_signal_changes_nothing(self) -> None:
+        with daemon.Daemon() as running:
+            running.process.send_signal(signal.SIGTERM)
+            running.process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, running.process.wait(timeout=5))
+
+    def test_a_signal_before_it_is_ready_is_obeyed(self) -> None:
+        for _ in range(10):
+            with daemon.Daemon(wait=False) as running:
+                # As soon as the program has its handlers: its log says something.
+                daemon.wait_until(lambda running=running: bool(running.log()) or running.process.poll() is not None)
+                running.process.send_signal(signal.SIGTERM)
+                self.assertEqual(0, running.process.wait(timeout=5), running.log())
+
+    def test_requests_after_the_signal_are_refused(self) -> None:
+        with daemon.Daemon() as running:
+            running.process.send_signal(signal.SIGTERM)
+            running.process.wait(timeout=5)
+            self.assertEqual("unreachable", running.ask("status")["error"]["kind"])
+
+    def test_the_service_manager_hears_ready_and_stopping(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            name = f"\0penstock-test-{os.getpid()}"
+            manager.bind(name)
+            manager.settimeout(10)
+            with daemon.Daemon(environment={"NOTIFY_SOCKET": "@" + name[1:]}) as running:
+                self.assertIn(b"READY=1", manager.recv(4096))
+                self.assertTrue(running.is_serving(), "ready only when the socket accepts")
+                self.assert_clean(running)
+                self.assertIn(b"STOPPING=1", manager.recv(4096))
+
+    def test_hang_up_reloads_and_user_signal_logs_the_state(self) -> None:
+        with daemon.Daemon() as running:
+            running.config.write_text(running.config.read_text() + '[log]\nlevel = "debug"\n')
+            running.process.send_signal(signal.SIGHUP)
+            self.assertTrue(daemon.wait_until(lambda: "log.level" in running.log()), running.log())
+            running.process.send_signal(signal.SIGUSR1)
+            self.assertTrue(daemon.wait_until(lambda: "device host" in running.log()), running.log())
+            self.assertTrue(running.is_serving())
+
+
+if __name__ == "__main__":
+    unittest.main()
