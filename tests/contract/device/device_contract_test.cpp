@@ -34,8 +34,10 @@ std::vector<std::byte> pattern(std::uint64_t bytes, std::uint64_t seed) {
   return content;
 }
 
+// By memcmp, because a loop over bytes takes most of the suite's time under a sanitizer.
 bool all_are(std::span<const std::byte> bytes, std::byte value) {
-  return std::ranges::all_of(bytes, [value](std::byte byte) { return byte == value; });
+  return bytes.empty() ||
+         (bytes.front() == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
 std::size_t open_descriptors() {
@@ -259,7 +261,7 @@ TEST_P(DeviceContract, NoHeadroomIsAnAnswerThatPasses) {
 }
 
 TEST_P(DeviceContract, ADestroyedFrameNeverShowsItsContentAgain) {
-  for (std::uint64_t round = 0; round < 3 * capacity_frames; ++round) {
+  for (std::uint64_t round = 0; round < 2 * capacity_frames; ++round) {
     const FrameId frame = make_attached();
     const std::vector<std::byte> source = pattern(frame_bytes(), round + 1);
     if (owner().limits().frames_are_addressable) {
