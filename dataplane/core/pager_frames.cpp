@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A frame's way from CreateFrame to DestroyFrame. A frame serves one page in its life.
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/core/pager_state.hpp"
@@ -21,6 +22,7 @@ void PagerCore::State::create_frame(PagedTable& table, std::uint32_t index, bool
     page.state = PageState::creating;
     page.bulk = bulk;
     page.drop_unheld = false;
+    page.doomed = false;
   });
   if (!bulk) {
     ++counts_.major_faults;
@@ -135,19 +137,28 @@ void PagerCore::State::page_filled(PagedTable& table, std::uint32_t index) {
   });
 }
 
-// What the loss of the writer has ended is tried once more; everything else fails who waits for it.
+// What the loss of the writer has ended is tried once more; everything else fails who waits for it. The loss
+// may be told page by page: the others that the ticket was waiting for belong to the same one.
 void PagerCore::State::page_not_filled(PagedTable& table, std::uint32_t index, FailureKind reason) {
+  const bool doomed = table.pages[index].doomed;
   release_source(table, index);
   destroy_frame(table, index);
   say_changed(table, index);
   for_each_waiting(table, index, [&](TicketRecord& ticket) {
-    if (reason == FailureKind::device_unhealthy && !ticket.writer_was_lost) {
-      ticket.writer_was_lost = true;
+    if (reason == FailureKind::device_unhealthy && (doomed || !ticket.writer_was_lost)) {
+      if (!std::exchange(ticket.writer_was_lost, true)) mark_doomed(ticket);
       start_again(ticket);
     } else {
       finish(ticket, TicketResult::failed, reason);
     }
   });
+}
+
+void PagerCore::State::mark_doomed(const TicketRecord& ticket) {
+  for (std::uint32_t index = ticket.done_next; index < ticket.take_next; ++index) {
+    PageEntry& page = ticket.table->pages[index];
+    if (page.state == PageState::loading || page.state == PageState::copying) page.doomed = true;
+  }
 }
 
 void PagerCore::State::on(const WriterLost&) {

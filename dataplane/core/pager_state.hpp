@@ -69,6 +69,7 @@ class PagerCore::State {
   void fill_frame(PagedTable& table, std::uint32_t index, FrameId frame);
   void page_filled(PagedTable& table, std::uint32_t index);
   void page_not_filled(PagedTable& table, std::uint32_t index, FailureKind reason);
+  void mark_doomed(const TicketRecord& ticket);
   void release_source(PagedTable& table, std::uint32_t index);
   void destroy_frame(PagedTable& table, std::uint32_t index);
   void say_changed(const PagedTable& table, std::uint32_t index);

@@ -205,5 +205,47 @@ TEST(PagerWriterLost, WhatWasBeingFilledIsDestroyedAndTriedOnceMore) {
   EXPECT_EQ(rig.counts().used_frames, 1u);
 }
 
+TEST(PagerWriterLost, ADeviceThatFailsEveryLoadEndsTheFault) {
+  PagerRig rig(8);
+  rig.start({alice, bob}, 8);
+  const Ticket ticket = rig.fault(alice, 0, 6);
+  const Ticket other = rig.fault(bob, 2, 6);
+  int loads = 0;
+  while (rig.has<CreateFrame>() || rig.has<Load>()) {
+    rig.create();
+    const std::vector<Load> failing = rig.take_all<Load>();
+    for (const Load& load : failing) {
+      ASSERT_LE(++loads, 100);
+      rig.step(Loaded{.page = load.page,
+                      .generation = load.generation,
+                      .ok = false,
+                      .reason = FailureKind::device_unhealthy});
+    }
+  }
+  EXPECT_EQ(rig.answer(ticket)->reason, FailureKind::device_unhealthy);
+  EXPECT_EQ(rig.answer(other)->reason, FailureKind::device_unhealthy);
+  EXPECT_EQ(rig.counts().used_frames, 0u);
+}
+
+TEST(PagerWriterLost, ALossThatIsToldPageByPageCountsOnce) {
+  PagerRig rig(4);
+  rig.start({alice}, 8);
+  const Ticket ticket = rig.fault(alice, 0, 2);
+  rig.create();
+  const auto lose = [&](std::uint32_t page, std::uint64_t generation) {
+    rig.step(Loaded{.page = {weights, page},
+                    .generation = Generation{generation},
+                    .ok = false,
+                    .reason = FailureKind::device_unhealthy});
+  };
+  lose(0, 1);
+  lose(1, 1);
+  EXPECT_FALSE(rig.answer(ticket).has_value());
+  rig.create();
+  lose(1, 2);
+  ASSERT_TRUE(rig.answer(ticket).has_value());
+  EXPECT_EQ(rig.answer(ticket)->reason, FailureKind::device_unhealthy);
+}
+
 }  // namespace
 }  // namespace penstock::test

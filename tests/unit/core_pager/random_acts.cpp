@@ -43,7 +43,10 @@ void RandomWorld::answer_device() {
     const auto place = any_of(loads_);
     const Load load = *place;
     loads_.erase(place);
-    return feed(Loaded{.page = load.page, .generation = load.generation, .ok = !random_.one_in(20)});
+    return feed(Loaded{.page = load.page,
+                       .generation = load.generation,
+                       .ok = !random_.one_in(20),
+                       .reason = random_.one_in(2) ? FailureKind::io_error : FailureKind::device_unhealthy});
   }
   if (fills_.empty()) return;
   const auto place = any_of(fills_);

@@ -13,11 +13,10 @@ struct Totals {
   std::uint64_t completed = 0, evictions = 0, refaults = 0;
 };
 
-// A broken rule aborts, with the seed as the last line. PENSTOCK_SEED runs one seed alone.
+// PENSTOCK_SEED starts elsewhere. A broken rule aborts, with the seed as the last line.
 Totals run_seeds(std::uint64_t seeds, int steps, bool large) {
-  const char* only = std::getenv("PENSTOCK_SEED");
-  const std::uint64_t first = only == nullptr ? 1 : std::strtoull(only, nullptr, 10);
-  if (only != nullptr) seeds = 1;
+  const char* given = std::getenv("PENSTOCK_SEED");
+  const std::uint64_t first = given == nullptr ? 1 : std::strtoull(given, nullptr, 10);
   Totals totals;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     std::fprintf(stderr, "\rseed %llu%s ", static_cast<unsigned long long>(seed), large ? ", large" : "");
