@@ -16,6 +16,7 @@
 
 #include "bpf/cgroup_headroom.hpp"
 #include "dataplane/base/resource_limits.hpp"
+#include "dataplane/base/version.hpp"
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
 #include "service/host_setup.hpp"
@@ -23,7 +24,6 @@
 #include "service/log.hpp"
 #include "service/metrics_setup.hpp"
 #include "service/options.hpp"
-#include "service/version.hpp"
 
 namespace penstock {
 namespace {
@@ -112,7 +112,7 @@ Outcome<void> Daemon::start() {
 
 int Daemon::run() {
   ::sd_notifyf(0, "READY=1\nSTATUS=serving %s", config_.service.socket.c_str());
-  spdlog::info("ready: penstockd {} serves {}", service_version, config_.service.socket);
+  spdlog::info("ready: penstockd {} serves {}", project_version, config_.service.socket);
   context_.run();
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
@@ -204,7 +204,7 @@ int main(int count, char** words) {
     return exit_clean;
   }
   if (options->what == Options::Do::version) {
-    fmt::print("penstockd {}\n", service_version);
+    fmt::print("penstockd {}\n", project_version);
     return exit_clean;
   }
   return serve(*options);

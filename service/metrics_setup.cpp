@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "dataplane/base/version.hpp"
 #include "exporters/collector.hpp"
 #include "exporters/http_endpoint.hpp"
-#include "service/version.hpp"
 
 namespace penstock {
 
@@ -27,7 +27,7 @@ Metrics::~Metrics() = default;
 Outcome<std::unique_ptr<Metrics>> Metrics::open(boost::asio::io_context& context, const MetricsConfig& config,
                                                 Service& service) {
   MetricSources sources;
-  sources.version = std::string(service_version);
+  sources.version = std::string(project_version);
   sources.service = [&service]() -> std::optional<ServiceStats> { return service.state().stats(); };
   sources.reader_backend = [&service]() -> std::optional<std::string> {
     if (service.state().reader.backend.empty()) return std::nullopt;

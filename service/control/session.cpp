@@ -9,10 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "dataplane/base/version.hpp"
 #include "service/control/queries.hpp"
 #include "service/protocol/control_codec.hpp"
 #include "service/protocol/sealed_blob.hpp"
-#include "service/version.hpp"
 
 namespace penstock {
 
@@ -87,7 +87,7 @@ void Session::on(std::uint64_t request, wire::Hello&& hello, UniqueFds&&) {
   wants_events_ = hello.events;
   if (!hello.name.empty()) name_ = std::move(hello.name);
   wire::HelloReply reply{.session = raw(id_),
-                         .version = std::string(service_version),
+                         .version = std::string(project_version),
                          .revoke_deadline_ns = static_cast<std::uint64_t>(service_.config.service.revoke_deadline.count()),
                          .cooperative_deadline_ns =
                              static_cast<std::uint64_t>(service_.config.service.cooperative_deadline.count()),

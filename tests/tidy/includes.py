@@ -44,7 +44,7 @@ def _own(file: SourceFile, included: str, known_paths: set[str]) -> str:
     if included not in known_paths:
         return f'"{included}" is no file of the tree: includes start at its root'
     row, target = _folder_of(file.path), _folder_of(included)
-    if file.path == table.COMPOSITION_ROOT or (row == target and row):
+    if file.folder == table.COMPOSITION_ROOT or (row == target and row):
         return ""
     if row == "exporters" and re.search(table.EXPORTERS_MAY_READ, included):
         return ""

@@ -60,7 +60,7 @@ FOREIGN: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"cuda.*|hip/.*", (KERNELS,)),
     (r"bpf/.*|linux/bpf\.h", ("bpf",)),
     (r"toml\+\+/.*|toml\.hpp", (CONFIG,)),
-    (r"boost/asio.*", (IPC, CONTROL, "exporters", "service/main.cpp")),
+    (r"boost/asio.*", (IPC, CONTROL, "exporters", "service/main.cpp", "service/metrics_setup.hpp")),
     (r"boost/beast.*", ("exporters",)),
     (r"CLI/.*", (CLI,)),
     (r"systemd/.*", ("service/main.cpp",)),
@@ -70,5 +70,5 @@ FOREIGN: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"format|ranges/v3/.*|expected", ()),
 )
 
-# The composition root names concrete classes and may include everything of the project.
-COMPOSITION_ROOT = "service/main.cpp"
+# The composition root, main.cpp and the files beside it, names concrete classes and may include everything of the project.
+COMPOSITION_ROOT = "service"
