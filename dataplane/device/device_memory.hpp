@@ -60,6 +60,8 @@ class FrameOwner {
   // REQUIRES: every importer has acknowledged or died, no fence is pending on the frame. The memory is given back; a
   // frame that was exported is never used again for other content (D1).
   virtual void destroy(FrameId frame) = 0;
+  // Frames that are made ahead and nobody's; for figures only.
+  virtual std::uint64_t ready_frames() const { return 0; }
   // Publishes: after the last fence. The caller sends the descriptor and closes it.
   virtual Result<UniqueFd> share(FrameId frame, FrameAccess access) = 0;
   // Readable when reap would return something. May be -1 when creation always answers at once.

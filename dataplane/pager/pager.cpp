@@ -205,9 +205,10 @@ void Pager::run_timers() {
       after_sending(*session);
     }
   }
-  if (next_pinned_ <= now_) {
-    next_pinned_ = now_ + options_.pinned_period;
+  if (next_figures_ <= now_) {
+    next_figures_ = now_ + options_.figures_period;
     stats_.pinned_bytes = pinned_.advance(sessions_, options_.pinned_pages) * device_.frame_bytes;
+    stats_.frames_ready = owner_.ready_frames();
   }
 }
 
@@ -220,7 +221,8 @@ std::optional<Nanoseconds> Pager::next_deadline() const {
   sooner(retry_at_);
   sooner(stop_by_);
   if (news_.waiting()) sooner(now_ + options_.retry_period);
-  if (!sessions_.empty()) sooner(next_pinned_);
+  // Without clients only the frames that are ready change by themselves.
+  sooner(sessions_.empty() ? next_figures_ + 9 * options_.figures_period : next_figures_);
   return next;
 }
 

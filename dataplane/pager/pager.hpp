@@ -45,7 +45,7 @@ struct PagerOptions {
   Nanoseconds stop_deadline = std::chrono::seconds(5);    // For reads in flight, after Stop.
   std::uint32_t messages_per_turn = 32;                   // Of one client.
   std::uint32_t requests_per_session = 256;               // Not completed; one more is answered `busy`.
-  Nanoseconds pinned_period = std::chrono::milliseconds(100);
+  Nanoseconds figures_period = std::chrono::milliseconds(100);  // Of figures that cost something.
   std::uint32_t pinned_pages = 8192;                      // Looked at each period.
   Nanoseconds retry_period = std::chrono::milliseconds(5);
 };
@@ -212,7 +212,7 @@ class Pager {
   bool released_destroyed_ = false;
   bool device_touched_ = false, loads_touched_ = false, tables_closing_ = false;
   bool writer_lost_ = false;
-  Nanoseconds next_pinned_{};
+  Nanoseconds next_figures_{};
   std::optional<Nanoseconds> retry_at_;
   std::optional<Nanoseconds> stop_by_;
   bool stopped_ = false;

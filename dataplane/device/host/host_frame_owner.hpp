@@ -23,6 +23,7 @@ class HostFrameOwner final : public FrameOwner {
   void create(std::uint64_t tag) override;
   std::size_t reap(std::span<CreateDone> done) override;
   void destroy(FrameId frame) override;
+  std::uint64_t ready_frames() const override { return maker_.stats().ready; }
   Result<UniqueFd> share(FrameId frame, FrameAccess access) override;
   int event_fd() const override { return maker_.event_fd(); }
 
