@@ -11,8 +11,8 @@
 namespace penstock {
 namespace {
 
-// A completed fault whose pages are gone again before they could be pinned is repeated this often.
-constexpr int fault_attempts = 8;
+// A completed fault whose pages this process gave away meanwhile is repeated this often.
+constexpr int fault_attempts = 64;
 
 Failure too_late(const char* what) {
   return {FailureKind::deadline, fmt::format("{} did not come within the time given", what), ""};
@@ -68,7 +68,8 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
     if (auto end = end_of(request); !end) return {std::move(end)};
     if (request.pinned) return {};
   }
-  return {fail(FailureKind::internal, "the service completed a fault again and again without its pages")};
+  return {fail(FailureKind::offloaded, "the pages were given back again and again before they could be pinned",
+               "another thread of this process frees them")};
 }
 
 Paging::Answer Paging::prefetch(Table& table, PageSpan span, bool wait_for_it, Nanoseconds deadline) {

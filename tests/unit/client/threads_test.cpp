@@ -23,6 +23,7 @@ class PinnedByThreads : public ScriptedClient {
       const pst_status status = pin(first, count);
       if (status != PST_DONE) {
         ++wrong_;
+        ADD_FAILURE() << pst_status_name(status) << ": " << error();
         continue;
       }
       std::uint8_t seen[3];
