@@ -45,11 +45,12 @@ class FileReader {
   // REQUIRES: no op of the file is in flight.
   virtual void remove(FileId file) = 0;
 
-  // Queues every op or none. Errc::busy when fewer than ops.size() entries are free.
+  // Queues every op or none. Errc::busy when fewer than ops.size() entries are free; Errc::unsupported when
+  // the backend is refused: reap then says what became of the rest.
   virtual Result<> submit(std::span<const ReadOp> ops) = 0;
   // Fills `done` with what has finished and returns how many; never blocks. Errc::unsupported when the
-  // backend turned out to be refused at run time (R01): the ops in flight are lost to it, and the caller
-  // re-submits them elsewhere.
+  // backend turned out to be refused at run time (R01) and no thread of it writes any more: the ops in flight
+  // are lost to it, and the caller re-submits them elsewhere.
   virtual Result<std::size_t> reap(std::span<ReadDone> done) = 0;
   // Asks the kernel to give up on everything in flight; each op still answers through reap (often
   // -ECANCELED).

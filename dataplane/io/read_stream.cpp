@@ -65,15 +65,7 @@ Result<> ReadStream::watch() {
 
 Result<StreamFile> ReadStream::add(std::shared_ptr<CheckpointFile> file) {
   FileId id{};
-  while (reader_ != nullptr) {
-    const auto added = reader_->add(file->cached_fd(), file->direct_fd());
-    if (!added && added.error().code != Errc::unsupported) return added.error();
-    if (added) {
-      id = *added;
-      break;
-    }
-    switch_reader();
-  }
+  if (reader_ != nullptr) id = TRY(reader_->add(file->cached_fd(), file->direct_fd()));
   const bool direct = file->direct().usable;
   const auto stream_file = files_.add(File{.file = std::move(file), .id = id, .direct = direct});
   if (!stream_file) {
@@ -279,8 +271,9 @@ bool ReadStream::submit(std::span<const ReadOp> ops) {
     lists_.move_to_front(Place::continued, index);
   }
   if (submitted.error().code == Errc::unsupported) {
-    switch_reader();
-    return true;
+    const FileReader* const refused = reader_.get();
+    reap();  // Tells when nothing is written any more, so that the fallback may read to the same places.
+    if (reader_.get() != refused) return true;
   }
   blocked_until_ = now_ + retry_first;
   return false;

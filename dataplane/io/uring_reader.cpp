@@ -66,22 +66,19 @@ UringReader::~UringReader() {
   }
 }
 
+// A file that can't be registered is named by its descriptor: slower by a reference a read.
 Result<FileId> UringReader::add(int cached_fd, int direct_fd) {
   const auto file = files_.add(Descriptors{.cached = cached_fd, .direct = direct_fd});
   if (!file) return Error{Errc::exhausted, 0, "add file"};
   if (files_registered_ && direct_fd >= 0) {
-    if (const auto set = uring_->set_file(files_.place_of(*file), direct_fd); !set) {
-      files_.remove(*file);
-      return set.error();
-    }
+    files_.at(*file).registered = uring_->set_file(files_.place_of(*file), direct_fd).has_value();
   }
   return *file;
 }
 
 void UringReader::remove(FileId file) {
-  const bool registered = files_registered_ && files_.at(file).direct >= 0;
-  // A failure leaves the entry as it is: the next file of this place replaces it.
-  if (registered) (void)uring_->set_file(files_.place_of(file), -1);
+  // A failure leaves the kernel's entry as it is: the next file of this place replaces it.
+  if (files_.at(file).registered) (void)uring_->set_file(files_.place_of(file), -1);
   files_.remove(file);
 }
 
@@ -110,7 +107,7 @@ void UringReader::prepare(const ReadOp& op) {
   free_places_.pop_back();
   tags_[place] = op.tag;
 
-  const int fd = files_registered_ ? static_cast<int>(files_.place_of(op.file)) : file.direct;
+  const int fd = file.registered ? static_cast<int>(files_.place_of(op.file)) : file.direct;
   const auto length = static_cast<unsigned>(op.extent.length);
   io_uring_sqe* const entry = uring_->next_entry();
   if (registered_ != nullptr && op.slot != no_slot) {
@@ -121,7 +118,7 @@ void UringReader::prepare(const ReadOp& op) {
   } else {
     io_uring_prep_read(entry, fd, op.destination, length, op.extent.offset);
   }
-  if (files_registered_) entry->flags |= IOSQE_FIXED_FILE;
+  if (file.registered) entry->flags |= IOSQE_FIXED_FILE;
   io_uring_sqe_set_data64(entry, place);
 }
 
@@ -137,14 +134,16 @@ std::size_t UringReader::take_completions(std::span<ReadDone> done) {
   return count;
 }
 
-// The event is consumed after collecting and then looked behind: the kernel signals once when work waits and once more
-// when collecting makes completions of it, which would wake the caller for what it has got.
+// The event is consumed after collecting and then looked behind: the kernel signals once when work waits and
+// once more when collecting makes completions of it, which would wake the caller for what it has got.
 Result<std::size_t> UringReader::reap(std::span<ReadDone> done) {
-  if (uring_->unsubmitted() > 0) TRY(uring_->submit());
+  if (uring_->refused()) return reap_refused(done);
   std::size_t count = 0;
   const auto more = [this] { return uring_->can_collect() || pool_->can_collect(); };
   do {
-    TRY(uring_->collect());
+    // A refusal is remembered, and told once the copying threads are done.
+    const bool refused = (uring_->unsubmitted() > 0 && !uring_->submit()) || !uring_->collect();
+    if (refused) return count > 0 ? count : reap_refused(done);
     count += take_completions(done.subspan(count));
     count += pool_->collect(done.subspan(count));
     pool_->event().consume();
@@ -153,11 +152,21 @@ Result<std::size_t> UringReader::reap(std::span<ReadDone> done) {
   return count;
 }
 
+// The caller reads everything that is lost to the ring into the same places again, so no thread of ours may still
+// write there when it is told.
+Result<std::size_t> UringReader::reap_refused(std::span<ReadDone> done) {
+  const std::size_t count = pool_->collect(done);
+  pool_->event().consume();
+  if (pool_->can_collect()) pool_->event().signal();
+  if (count == 0 && pool_->in_flight() == 0) return Error{Errc::unsupported, EPERM, "io_uring_enter"};
+  return count;
+}
+
 void UringReader::cancel_all() {
   pool_->cancel_waiting();
   if (uring_->refused() || free_places_.size() == queue_depth_) return;
-  if (uring_->unsubmitted() > queue_depth_)
-    return;  // The kernel takes nothing now, and what it has not is not read.
+  // No room for a cancel: the kernel takes nothing now, and reads nothing of what it has not taken.
+  if (uring_->unsubmitted() > queue_depth_) return;
   io_uring_sqe* const entry = uring_->next_entry();
   io_uring_prep_cancel64(entry, 0, IORING_ASYNC_CANCEL_ANY);
   io_uring_sqe_set_data64(entry, cancel_mark);

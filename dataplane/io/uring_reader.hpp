@@ -42,10 +42,12 @@ class UringReader final : public FileReader {
   struct Descriptors {
     int cached = -1;
     int direct = -1;
+    bool registered = false;  // `direct` is in the ring's table, at the id's place.
   };
   UringReader(std::unique_ptr<Uring> uring, std::unique_ptr<ReadPool> pool, const ReaderOptions& options);
   void prepare(const ReadOp& op);
   std::size_t take_completions(std::span<ReadDone> done);
+  Result<std::size_t> reap_refused(std::span<ReadDone> done);
 
   std::uint32_t queue_depth_;
   std::unique_ptr<Uring> uring_;

@@ -58,6 +58,7 @@ class FaultyReader final : public FileReader {
   };
   bool refused() const { return refuse_after_ && submissions_ >= *refuse_after_; }
   void distort(ReadDone& done);
+  Result<std::size_t> lose_everything();
 
   std::unique_ptr<FileReader> reader_;
   std::uint32_t limit_ = 0;

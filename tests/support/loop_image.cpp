@@ -18,7 +18,8 @@ bool run_command(const std::string& command) {
 }
 
 std::unique_ptr<LoopImage> LoopImage::make(const std::filesystem::path& folder, const std::string& filesystem,
-                                           std::uint64_t bytes, std::string& missing) {
+                                           std::uint64_t bytes, std::string& missing,
+                                           const std::string& mount_options) {
   if (::geteuid() != 0) {
     missing = "root, to mount a loop device";
     return nullptr;
@@ -33,7 +34,7 @@ std::unique_ptr<LoopImage> LoopImage::make(const std::filesystem::path& folder, 
     missing = fmt::format("mkfs.{}", filesystem);
     return nullptr;
   }
-  if (!run_command(fmt::format("mount -o loop {} {}", image.string(), mounted.string()))) {
+  if (!run_command(fmt::format("mount -o {} {} {}", mount_options, image.string(), mounted.string()))) {
     missing = fmt::format("a kernel and the rights to mount {} over a loop device", filesystem);
     return nullptr;
   }

@@ -14,7 +14,8 @@ class LoopImage {
   // Makes `folder`/image with the filesystem (`ext4`, `xfs`, ...) and mounts it on `folder`/mounted. On failure null,
   // and `missing` says what the machine lacks.
   static std::unique_ptr<LoopImage> make(const std::filesystem::path& folder, const std::string& filesystem,
-                                         std::uint64_t bytes, std::string& missing);
+                                         std::uint64_t bytes, std::string& missing,
+                                         const std::string& mount_options = "loop");
   LoopImage(const LoopImage&) = delete;
   LoopImage& operator=(const LoopImage&) = delete;
   ~LoopImage();

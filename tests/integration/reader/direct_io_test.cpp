@@ -45,9 +45,9 @@ class CaseR03 : public testing::Test {
     EXPECT_GT(cached_after_, 0u);
   }
   // Loads over a loop device; `kind` is what mkfs and mount call it.
-  void load_from_image(const std::string& kind, std::uint64_t bytes) {
+  void load_from_image(const std::string& kind, std::uint64_t bytes, const std::string& options = "loop") {
     std::string missing;
-    image_ = LoopImage::make(folder_.path(), kind, bytes, missing);
+    image_ = LoopImage::make(folder_.path(), kind, bytes, missing, options);
     if (image_ == nullptr) GTEST_SKIP() << "requires " << missing;
     load(image_->root() / "model", image_->root() / "model");
   }
@@ -83,6 +83,11 @@ TEST_F(CaseR03, ReadsExt4Direct) {
 TEST_F(CaseR03, ReadsXfsDirect) {
   load_from_image("xfs", 320 * mib);
   if (!IsSkipped()) expect_direct();
+}
+
+TEST_F(CaseR03, ReadsBtrfsWithForcedCompressionThroughThePageCache) {
+  load_from_image("btrfs", 256 * mib, "loop,compress-force=zstd");
+  if (!IsSkipped()) expect_cached();
 }
 
 TEST_F(CaseR03, ReadsTmpfsThroughThePageCacheAlthoughItOpensDirect) {
