@@ -112,7 +112,7 @@ TEST_F(ReadStreamFaults, ReadsOnWithTheFallbackWhenTheReaderIsRefusedAtRunTime) 
   for (const std::uint32_t submissions : {0u, 1u, 2u}) {
     SCOPED_TRACE(submissions);
     int made = 0;
-    use(8 * mib, {.bulk_bytes_in_flight = 4 * step}, [&made]() -> Outcome<std::unique_ptr<FileReader>> {
+    use(2 * mib, {.bulk_bytes_in_flight = 4 * step}, [&made]() -> Outcome<std::unique_ptr<FileReader>> {
       ++made;
       return pread_reader();
     });
@@ -134,7 +134,7 @@ TEST_F(ReadStreamFaults, ReadsOnWithTheFallbackWhenTheReaderIsRefusedAtRunTime) 
 }
 
 TEST_F(ReadStreamFaults, FailsEverythingWhenNoReaderIsLeft) {
-  use(8 * mib, {.bulk_bytes_in_flight = 4 * step});
+  use(2 * mib, {.bulk_bytes_in_flight = 4 * step});
   faults_->refuse_after(1);
   push_all();
   const std::size_t pushed = stream_->unanswered();
@@ -161,13 +161,13 @@ TEST_F(ReadStreamFaults, AnswersAReadThatWasDoneBeforeItWasCancelledAsCancelled)
 }
 
 TEST_F(ReadStreamFaults, AnswersWhatIsCancelled) {
-  use(8 * mib, {.bulk_bytes_in_flight = 2 * step});
+  use(2 * mib, {.bulk_bytes_in_flight = 2 * step});
   push_all();
   const std::size_t pushed = stream_->unanswered();
-  stream_->cancel(4 * mib);
+  stream_->cancel(mib);
   std::array<ReadStream::Answer, 1> first;
   ASSERT_EQ(stream_->poll(monotonic_now(), first), 1u);
-  EXPECT_EQ(first[0].tag, 4 * mib);
+  EXPECT_EQ(first[0].tag, mib);
   EXPECT_EQ(first[0].kind, FailureKind::cancelled);
   EXPECT_FALSE(first[0].ok);
 

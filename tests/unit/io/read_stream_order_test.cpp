@@ -25,14 +25,14 @@ TEST_F(ReadStreamOrder, StartsFaultReadsBeforeBulkReads) {
 }
 
 TEST_F(ReadStreamOrder, KeepsABoundOnBulkBytesAndRoomForAFault) {
-  use(8 * mib, {.bulk_bytes_in_flight = 4 * step});
+  use(2 * mib, {.bulk_bytes_in_flight = 4 * step});
   push_all();
   std::array<ReadStream::Answer, 1> answers;
   (void)stream_->poll(monotonic_now(), answers);
   EXPECT_EQ(faults_->history().size(), 4u);
   (void)drain(*stream_);
 
-  use(8 * mib, {.bulk_bytes_in_flight = 64 * mib});
+  use(2 * mib, {.bulk_bytes_in_flight = 64 * mib});
   push_all();
   (void)stream_->poll(monotonic_now(), std::span<ReadStream::Answer>());
   EXPECT_LE(faults_->history().size(), 12u) << "a quarter of the queue of 16 is for faults";

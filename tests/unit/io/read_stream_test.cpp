@@ -138,7 +138,7 @@ TEST_F(ReadStreamTest, RefusesToForgetAFileThatIsBeingRead) {
 }
 
 TEST_F(ReadStreamTest, WritesNothingAfterItsDestruction) {
-  use(8 * mib);
+  use(2 * mib);
   push_all();
   std::array<ReadStream::Answer, 1> answers;
   (void)stream_->poll(monotonic_now(), answers);
