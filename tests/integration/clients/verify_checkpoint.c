@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client in C11: opens a checkpoint through the service, pins tensor after tensor, and compares each with the checksums
- * that `penstock make-checkpoint` wrote beside the file. One JSON object on standard output; exit 0 when all are equal.
+ * that `penstock make-checkpoint` wrote beside the file. One JSON object on standard output; exit 0 when
+ * all that could be pinned are equal; `offloaded` counts those that there was no room for.
  *
  * usage: verify_checkpoint [--socket PATH] [--rounds N] [--hold] FILE
  *   --rounds N  go through all tensors N times (0: until standard input ends)
@@ -162,5 +163,5 @@ int main(int count, char **words) {
          (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
   fflush(stdout);
   pst_disconnect(run.client);
-  return run.different == 0 && run.offloaded == 0 && run.compared > 0 ? 0 : 1;
+  return run.different == 0 && run.compared > 0 ? 0 : 1;
 }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading as the safetensors package does it, out of the service's memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from penstock.checkpoints import Checkpoint
+from penstock.errors import error
+from penstock.services import Service, connect
+from penstock.tensors import PinnedTensor
+
+_FRAMEWORKS = {"np": "numpy", "numpy": "numpy", "pt": "torch", "torch": "torch", "pytorch": "torch"}
+
+
+def shown(pinned: PinnedTensor, framework: str) -> Any:
+    """The tensor as the framework's own; pinned while it lives."""
+    found = pinned.torch() if framework == "torch" else pinned.numpy()
+    pinned._exporter = None  # The view keeps the pages now: no warning, it is meant to outlive this.
+    return found
+
+
+class TensorSlice:
+    """Part of a tensor, read when it is indexed."""
+
+    def __init__(self, file: SafeOpen, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def get_shape(self) -> list[int]:
+        return list(self._file.checkpoint.tensors[self._name].shape)
+
+    def get_dtype(self) -> str:
+        return self._file.checkpoint.tensors[self._name].dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._file.get_tensor(self._name)[index]
+
+
+class SafeOpen:
+    """As safetensors.safe_open: keys, get_tensor, get_slice, metadata; use it in a `with`."""
+
+    def __init__(self, filename: str | os.PathLike[str], framework: str, device: str = "cpu",
+                 service: Service | None = None) -> None:
+        if framework not in _FRAMEWORKS:
+            raise error("invalid_argument", f"framework {framework!r}: numpy and torch are known")
+        if device != "cpu":
+            raise error("not_built", f"device {device!r} is not built yet", 'use device="cpu"')
+        self._framework = _FRAMEWORKS[framework]
+        self._own = service is None
+        self._service = connect() if service is None else service
+        try:
+            self.checkpoint: Checkpoint = self._service.open(filename)
+        except BaseException:
+            if self._own:
+                self._service.close()
+            raise
+
+    def keys(self) -> list[str]:
+        return list(self.checkpoint.tensors)
+
+    def metadata(self) -> dict[str, str] | None:
+        return dict(self.checkpoint.metadata) or None
+
+    def get_tensor(self, name: str) -> Any:
+        """Zero copy: the pages stay pinned while the tensor lives."""
+        return shown(self.checkpoint.pin(name), self._framework)
+
+    def get_slice(self, name: str) -> TensorSlice:
+        if name not in self.checkpoint.tensors:
+            raise error("not_found", f"the checkpoint has no tensor {name!r}")
+        return TensorSlice(self, name)
+
+    def close(self) -> None:
+        self.checkpoint.close()
+        if self._own:
+            self._service.close()
+
+    def __enter__(self) -> SafeOpen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def safe_open(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> SafeOpen:
+    """Opens a checkpoint through the service."""
+    return SafeOpen(filename, framework, device)
+
+
+def load_file(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> dict[str, Any]:
+    """All tensors by name, zero copy, each pinned while it lives."""
+    with safe_open(filename, framework, device) as file:
+        file.checkpoint.prefetch()
+        return {name: file.get_tensor(name) for name in file.keys()}
