@@ -58,8 +58,9 @@ struct QuotaChanged {
 struct HealthChanged {
   bool healthy = true;
 };
-// The pager's answer to SetBudget. `used_bytes` was read after the pager had answered: from then on its use
-// can only fall until it is within the budget.
+// The pager's answer to SetBudget. `used_bytes`: the order's bytes and what the answer says was kept beyond them; from
+// then on the pager's use can only fall until it is within the budget. The pager's published statistics won't do: they
+// are older or newer than its answer.
 struct BudgetAnswered {
   BudgetOrder order{};
   std::uint64_t used_bytes = 0;
