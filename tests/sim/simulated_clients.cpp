@@ -97,8 +97,9 @@ void Simulation::write_one(SessionId id, const Client& client) {
 // Answers that name no grant of the record: ignored, whatever they say.
 void Simulation::say_nonsense(SessionId id, Client& client) {
   if (client.attached.empty()) return;
-  const TableId table = any_of(client.attached)->first;
-  const PageKey page{.table = table, .index = static_cast<std::uint32_t>(random_.below(30 * scale_))};
+  PageKey page{.table = any_of(client.attached)->first,
+               .index = static_cast<std::uint32_t>(random_.below(30 * scale_))};
+  if (!client.mapped.empty() && random_.one_in(2)) page = any_of(client.mapped)->first;
   const Generation wrong{random_.one_in(2) ? raw(generations_[page]) + 1 : raw(generations_[page]) - 1};
   switch (random_.below(4)) {
     case 0: return feed(Acked{.session = id, .page = page, .generation = wrong});

@@ -46,6 +46,7 @@ class SimulatedDevice {
   const Frame& frame(FrameId frame) const;
   void write(FrameId frame, std::uint64_t bytes);
   bool is_creating(PageKey page) const;
+  const std::vector<CreateFrame>& creations() const { return creations_; }
   // Filled or read by a copy: it may outlive its table.
   bool is_in_flight(FrameId frame) const;
   std::uint32_t live() const { return static_cast<std::uint32_t>(created_ - destroyed_); }

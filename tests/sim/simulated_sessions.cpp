@@ -81,6 +81,7 @@ void Simulation::open_table(SessionId id, Client& client) {
     if (raw(origin.owner) != 0) return;
     opened.origin = origin.table;
     opened.pages = origin.pages;
+    origins_[opened.table] = origin.table;
   }
   if (!is_private && tables_.size() >= 3) {
     for (const auto& [table, shared] : tables_) {

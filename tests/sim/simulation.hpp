@@ -89,6 +89,7 @@ class Simulation {
   void check_grant(const Grant& grant) const;
   void check_done(const Request& request, const Client& client) const;
   void check_eviction(PageKey page, std::optional<EvictReason> reason) const;
+  bool may_outlive_table(FrameId id, PageKey page) const;
   bool is_slow(const Client& client, PageKey page) const;
   std::uint32_t leaving() const;
   bool is_demanded(std::uint32_t staying) const;
@@ -139,6 +140,7 @@ class Simulation {
   SimulatedDevice device_;
   std::map<SessionId, Client> clients_;
   std::map<TableId, TableOpened> tables_;
+  std::map<TableId, TableId> origins_;  // Of all overlays that there have been.
   std::map<Ticket, Request> requests_;
   std::uint64_t last_ticket_ = 0, completed_ = 0, fed_ = 0;
   std::uint32_t last_table_ = 100, last_session_ = 0;
