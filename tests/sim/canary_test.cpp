@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each planted error of the core must be caught by the simulation's own rules: the core doesn't verify itself here.
+// Each planted error of the core must be caught by the simulation's own rules: the core doesn't verify itself
+// here.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

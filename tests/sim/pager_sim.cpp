@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   std::printf("seeds %llu..%llu: %llu steps, %llu completions, %llu evictions, %llu refaults, %.1f s\n",
               static_cast<unsigned long long>(seeds.first),
               static_cast<unsigned long long>(seeds.first + seeds.count - 1),
-              static_cast<unsigned long long>(totals.steps), static_cast<unsigned long long>(totals.completed),
+              static_cast<unsigned long long>(totals.steps),
+              static_cast<unsigned long long>(totals.completed),
               static_cast<unsigned long long>(totals.evictions),
               static_cast<unsigned long long>(totals.refaults), seconds.count());
   return 0;

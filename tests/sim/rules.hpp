@@ -19,7 +19,8 @@ enum class Rule : std::uint8_t {
   protocol,      // P0: what PROTOCOL.md promises a client about grants, revokes and generations.
 };
 
-// Stops the process unless the rule holds. The line on stderr starts with the rule's number and ends with `what`.
+// Stops the process unless the rule holds. The line on stderr starts with the rule's number and ends with
+// `what`.
 void must(Rule rule, bool holds, std::string_view what);
 
 }  // namespace penstock::sim

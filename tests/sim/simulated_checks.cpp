@@ -68,9 +68,11 @@ void Simulation::check_grant(const Grant& grant) const {
   must(Rule::bytes, frame.bytes == expected_bytes(grant.page), "a page is granted with its bytes");
   const TableOpened& table = tables_.at(grant.page.table);
   const bool is_filled = table.kind != TableKind::anonymous;
-  must(Rule::bytes, !is_filled || frame.filled_for == grant.generation, "a frame is of the generation granted");
+  must(Rule::bytes, !is_filled || frame.filled_for == grant.generation,
+       "a frame is of the generation granted");
   must(Rule::protocol, generations_.at(grant.page) == grant.generation, "the newest generation is granted");
-  must(Rule::protocol, grant.writable == (table.owner == grant.session), "private pages are writable, others not");
+  must(Rule::protocol, grant.writable == (table.owner == grant.session),
+       "private pages are writable, others not");
 }
 
 // P3: who is told `done` has had each page, unless it has given it back since.
@@ -79,8 +81,7 @@ void Simulation::check_done(const Request& request, const Client& client) const 
   for (std::uint32_t offset = 0; offset < request.count; ++offset) {
     const PageKey page{.table = request.first.table, .index = request.first.index + offset};
     const auto ended = client.ended.find(page);
-    must(Rule::tickets,
-         has(client, page) || (ended != client.ended.end() && ended->second >= request.step),
+    must(Rule::tickets, has(client, page) || (ended != client.ended.end() && ended->second >= request.step),
          "a fault is done when all of its pages were granted");
   }
 }
@@ -120,9 +121,8 @@ bool Simulation::is_slow(const Client& client, PageKey page) const {
 std::uint32_t Simulation::leaving() const {
   std::uint32_t leaving = 0;
   for (const PageKey page : evicting_) {
-    const bool slow = std::ranges::any_of(clients_, [&](const auto& entry) {
-      return has(entry.second, page) && is_slow(entry.second, page);
-    });
+    const bool slow = std::ranges::any_of(
+        clients_, [&](const auto& entry) { return has(entry.second, page) && is_slow(entry.second, page); });
     leaving += slow ? 0 : 1;
   }
   return leaving;

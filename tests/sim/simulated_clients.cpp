@@ -41,7 +41,7 @@ void Simulation::handle_next(SessionId id, Client& client) {
 void Simulation::handle(SessionId id, Client& client, const Batch& batch) {
   for (const Grant& grant : batch.grants) {
     if (!client.attached.contains(grant.page.table)) continue;  // Closed meanwhile.
-    check_grant(grant);  // Also true later, when the client maps it.
+    check_grant(grant);                                         // Also true later, when the client maps it.
     client.mapped[grant.page] = {.generation = grant.generation, .frame = grant.frame};
     if (random_.one_in(3)) client.pinned[grant.page] = false;
   }

@@ -63,7 +63,8 @@ void Simulation::take_change(const PageChanged& change) {
   if (is_evicting) check_eviction(change.page, std::nullopt);
   Generation& newest = generations_[change.page];
   const bool grows = change.residency == Residency::loading;
-  must(Rule::protocol, grows ? change.generation > newest : change.generation >= newest, "generations increase");
+  must(Rule::protocol, grows ? change.generation > newest : change.generation >= newest,
+       "generations increase");
   newest = change.generation;
   residency_[change.page] = change.residency;
   if (is_evicting) {

@@ -171,7 +171,7 @@ bool SimulatedDevice::is_in_flight(FrameId id) const {
   return false;
 }
 
-// P7: what was created and not destroyed is there, and a slot is taken exactly for each read that has started.
+// P7: what was created and not destroyed is there; a slot is taken exactly for each read that has started.
 void SimulatedDevice::verify() const {
   std::uint32_t there = 0;
   for_each_live([&there](FrameId, const Frame&) { ++there; });

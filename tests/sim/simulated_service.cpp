@@ -71,8 +71,7 @@ void Simulation::request_of_service() {
     case 0:
       if (!requests_.empty()) feed(Cancel{.ticket = any_of(requests_)->first});
       return;
-    case 1:
-      return set_budget(ticket, frames);
+    case 1: return set_budget(ticket, frames);
     case 2:
       if (!tables_.empty()) feed(Prioritize{.table = any_of(tables_)->first});
       return;

@@ -110,7 +110,8 @@ void Simulation::wind_down() {
     go_on();
     must(Rule::tickets, requests_.size() < open, "a ticket that is cancelled completes");
   }
-  must(Rule::conservation, core_.counts().used_frames == 0 && device_.live() == 0, "no frame outlives all tables");
+  must(Rule::conservation, core_.counts().used_frames == 0 && device_.live() == 0,
+       "no frame outlives all tables");
   must(Rule::closing, !core_.next_deadline().has_value(), "nothing is waited for when all have gone");
 }
 

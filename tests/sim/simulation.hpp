@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulation: a device, a reader, the service and a few clients around one PagerCore, all driven by one seed. It
-// obeys the core's commands in any order that the contract allows, and checks the rules P1 to P8 after each step.
+// Simulation: a device, a reader, the service and a few clients around one PagerCore, all driven by one seed.
+// It obeys the core's commands in any order that the contract allows, and checks P1 to P8 after each step.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace penstock::sim {
 
 struct SimulationOptions {
-  bool large = false;        // Tables of several grant batches, and more to say than the buffer holds.
-  bool verify_core = true;   // Also the core's own invariants.
+  bool large = false;       // Tables of several grant batches, and more to say than the buffer holds.
+  bool verify_core = true;  // Also the core's own invariants.
 };
 
 class Simulation {
