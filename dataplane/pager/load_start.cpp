@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-// True when something was pushed.
+// True when there is more to do at once: reads to submit, or scales to ask for.
 bool LoadPipeline::start() {
   bool pushed = false;
   for (std::size_t at = 0; at < reading_scales_.size();) {
@@ -20,9 +20,10 @@ bool LoadPipeline::start() {
       ++at;
     }
   }
+  const std::size_t before = reading_scales_.size();
   pushed |= start_queue(fault_queue_);
   pushed |= start_queue(bulk_queue_);
-  return pushed;
+  return pushed || reading_scales_.size() > before;
 }
 
 bool LoadPipeline::start_queue(std::deque<PageIndex>& queue) {
@@ -53,7 +54,6 @@ bool LoadPipeline::prepare(PageIndex index) {
       if (table.scales.failure()) table.scales.start_over();
       table.reading_scales = true;
       reading_scales_.push_back(page.load.page.table);
-      wants_poll_ = true;
     }
     return false;
   }

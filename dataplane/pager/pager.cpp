@@ -69,7 +69,7 @@ void Pager::turn(Nanoseconds now, const Ready& ready) {
   now_ = now;
   if (ready.mail) take_mail();
   if (ready.device) poll_device();
-  if (ready.reads) loads_touched_ = true;
+  if (ready.reads || loads_->wants_poll()) loads_touched_ = true;
   pump();
   for (const SessionId id : ready.writable) {
     PeerSession* session = find_session(id);
@@ -109,6 +109,8 @@ void Pager::pump() {
     if (std::exchange(loads_touched_, false)) poll_loads();
   }
 }
+
+bool Pager::stopped() const { return stopped_ && (!news_.waiting() || now_ >= *stop_by_); }
 
 bool Pager::wants_turn() const {
   return !stopped_ && (!events_.empty() || device_touched_ || loads_touched_ || loads_->wants_poll());

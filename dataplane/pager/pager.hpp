@@ -85,7 +85,8 @@ class Pager {
   void settle(Nanoseconds now);
 
   bool stopping() const { return stop_by_.has_value(); }
-  bool stopped() const { return stopped_; }
+  // Nothing is in flight any more, or the deadline has passed; and the service has been told, if it listens.
+  bool stopped() const;
   // After stopped(): what did not end in time. Then reads may still write to the ring and to frames.
   const std::string& stuck_on() const { return stuck_on_; }
 
