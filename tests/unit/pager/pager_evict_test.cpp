@@ -111,7 +111,8 @@ TEST(PagerEviction, TakesAPageAgainOnceItIsIdle) {
 
 TEST(PagerEviction, GoesOnWithoutASilentClient) {
   PagerRig rig({.device = {.frames = 2}});
-  Client stopped(rig, rig.start(4 * frame), 4 * frame);
+  ScriptedPort* stopped_port = rig.start(4 * frame);
+  Client stopped(rig, stopped_port, 4 * frame);
   ScriptedPort* other_port = rig.open_session(2);
   rig.attach(2, 1, 4);
   rig.settle();
@@ -119,17 +120,28 @@ TEST(PagerEviction, GoesOnWithoutASilentClient) {
   stopped.fault(0);
   other.fault(1);
   stopped.silent = true;
-  rig.advance(std::chrono::milliseconds(1));
+  other.busy = true;  // So that only the silent one could give a page.
   other.fault(2);
+  EXPECT_EQ(other.completions.size(), 1u);
   rig.advance(std::chrono::seconds(2));
-  for (int round = 0; round < 10; ++round) {
-    rig.settle();
-    other.react();
-    stopped.react();
-  }
+  const auto let_both_react = [&] {
+    for (int round = 0; round < 10; ++round) {
+      rig.settle();
+      other.react();
+      stopped.react();
+    }
+  };
+  let_both_react();
   ASSERT_EQ(other.completions.size(), 2u);
-  EXPECT_EQ(other.last_result(), TicketResult::done);
+  EXPECT_EQ(other.last_result(), TicketResult::offloaded);
   EXPECT_EQ(rig.stats.stuck_bytes.load(), frame);
+  // It speaks again: the answer to the revoke is still wanted.
+  stopped.mapped.erase(0);
+  stopped_port->say(PeerAcked{.table = 1, .page = 0, .generation = 1});
+  let_both_react();
+  EXPECT_EQ(rig.stats.stuck_bytes.load(), 0u);
+  other.fault(2);
+  EXPECT_EQ(other.last_result(), TicketResult::done);
 }
 
 TEST(PagerEviction, GivesTheFramesOfAClosedSessionBack) {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "dataplane/base/check.hpp"
+#include "dataplane/core/simple_eviction.hpp"
 #include "tests/unit/pager/load_rig.hpp"
-#include "tests/unit/pager/oldest_policy.hpp"
 
 namespace penstock::test {
 namespace {
@@ -38,7 +38,7 @@ PagerRig::PagerRig(const PagerRigOptions& options)
   pager = std::make_unique<Pager>(Pager::Parts{.owner = checked.owner(),
                                                .writer = checked.writer(),
                                                .loads = std::move(loads),
-                                               .policy = std::make_unique<OldestPolicy>(),
+                                               .policy = std::make_unique<SimpleEviction>(),
                                                .mail = *mailbox,
                                                .news = *news,
                                                .watch = watch,

@@ -120,6 +120,28 @@ TEST(PagerService, StopsInTheMiddleOfALoad) {
   EXPECT_EQ(stopped[0].stuck_on, "");
 }
 
+TEST(PagerService, WaitsUntilTheServiceHasHeardThatItStopped) {
+  PagerRig rig({.news_messages = 1});
+  rig.mail(mail::LoadTable{.request = RequestId{1}, .table = TableId{9}});
+  rig.mail(mail::Stop{});
+  rig.settle();
+  EXPECT_FALSE(rig.pager->stopped());
+  EXPECT_EQ(rig.take_news<RequestDone>().size(), 1u);
+  rig.turn();
+  EXPECT_TRUE(rig.pager->stopped());
+  EXPECT_EQ(rig.take_news<PagerStopped>().size(), 1u);
+}
+
+TEST(PagerService, StopsAtItsDeadlineAlthoughTheServiceDoesNotListen) {
+  PagerRig rig({.news_messages = 1});
+  rig.mail(mail::LoadTable{.request = RequestId{1}, .table = TableId{9}});
+  rig.mail(mail::Stop{});
+  rig.settle();
+  rig.advance(std::chrono::seconds(5));
+  rig.turn();
+  EXPECT_TRUE(rig.pager->stopped());
+}
+
 TEST(PagerService, NamesTheReadThatDoesNotEnd) {
   PagerRig rig;
   ScriptedPort* client = rig.start(frame);
