@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimulatedDevice: frames with contents, a reader with a few slots, a copier. It obeys the core's commands late
-// and in any order; answers are events for the core. Frame numbers are used again at once, and the contents of
-// a frame that is destroyed or only partly filled are poison.
+// SimulatedDevice: frames with contents, a reader with a few slots, a copier. It obeys the core's commands
+// late and in any order; answers are events for the core. Frame numbers are used again at once, and the contents
+// of a frame that is destroyed or only partly filled are poison.
 #pragma once
 
 #include <cstdint>
