@@ -40,7 +40,7 @@ void CheckpointRegistry::open(UniqueFd cached, UniqueFd direct, std::string name
       });
 }
 
-void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> file, std::string name, Answer answer) {
+void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> file, const std::string& name, Answer answer) {
   if (!file) {
     answer(tl::unexpected<Failure>(named(std::move(file.error()), name)));
     return;

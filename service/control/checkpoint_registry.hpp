@@ -50,7 +50,7 @@ class CheckpointRegistry {
   std::vector<std::shared_ptr<Checkpoint>> outdated_by(const FileIdentity& fresh) const;
 
  private:
-  void identified(Outcome<std::shared_ptr<CheckpointFile>> file, std::string name, Answer answer);
+  void identified(Outcome<std::shared_ptr<CheckpointFile>> file, const std::string& name, Answer answer);
   void parsed(const std::string& id, Outcome<std::shared_ptr<const CheckpointIndex>> index);
 
   Opener& opener_;

@@ -68,7 +68,7 @@ void Session::receive(std::uint64_t request, wire::ClientMessage&& message, Uniq
     }
     if (service_.closing) return refuse(request, {FailureKind::closing, "the service is stopping", ""});
   }
-  std::visit([&](auto&& one) { on(request, std::move(one), std::move(descriptors)); }, std::move(message));
+  std::visit([&](auto& one) { on(request, std::move(one), std::move(descriptors)); }, message);
 }
 
 void Session::on(std::uint64_t request, wire::Hello&& hello, UniqueFds&&) {

@@ -34,8 +34,8 @@ void ControlChannel::wait_readable() {
 }
 
 void ControlChannel::read_some() {
-  UniqueFds descriptors;
   for (int i = 0; i < messages_per_turn && open_; ++i) {
+    UniqueFds descriptors;
     const auto size = receive_message(socket_.native_handle(), buffer_, descriptors);
     if (!size) {
       if (size.error().code == Errc::busy) break;
@@ -60,7 +60,6 @@ void ControlChannel::read_some() {
       return;
     }
     handlers_.message(decoded->request, std::move(decoded->message), std::move(descriptors));
-    descriptors.clear();
   }
   if (open_) wait_readable();
 }

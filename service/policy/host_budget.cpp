@@ -86,7 +86,7 @@ Outcome<std::uint64_t> HostBudget::truncate(SessionId session, HostBufferId buff
 }
 
 Outcome<std::uint64_t> HostBudget::free(SessionId session, HostBufferId buffer) {
-  const Outcome<std::uint64_t> freed = truncate(session, buffer, 0);
+  Outcome<std::uint64_t> freed = truncate(session, buffer, 0);
   if (!freed) return freed;
   buffers_.erase(buffer);
   --sessions_.at(session).buffers;

@@ -51,7 +51,7 @@ void Ledger::on(const ledger::Ask& event, Nanoseconds now, Commands& commands) {
     refuse(waiter, *std::move(failure), now, commands);
     return;
   }
-  waiting_.push_back(std::move(waiter));
+  waiting_.push_back(waiter);
   while (!waiting_.empty() && serve_first(now, commands)) continue;
   const bool waits = !waiting_.empty() && waiting_.back().ask.demand == event.demand;
   const bool room_is_being_made = making_ && making_->demand == event.demand;
