@@ -13,18 +13,18 @@ import importlib
 from typing import Any
 
 from penstock import errors
+from penstock._pressure import Pressure
 from penstock.checkpoints import Checkpoint
-from penstock.errors import (DeadlineError, DisconnectedError, ForkedError, NotFoundError, OffloadedError, PenstockError,
-                             UnpinnedError, UnreachableError)
+from penstock.errors import *  # noqa: F403
+from penstock.errors import PenstockError
 from penstock.safe import safe_open
-from penstock.services import Device, Grant, Pressure, Service, connect
-from penstock.tensors import PinnedTensor, Tensor
+from penstock.services import Device, Grant, Service, connect
+from penstock.tensors import PinnedTensor, PinnedTensors, Tensor
 
 __version__ = "0.1.0"
 
-__all__ = ["Checkpoint", "DeadlineError", "Device", "DisconnectedError", "ForkedError", "Grant", "NotFoundError",
-           "OffloadedError", "PenstockError", "PinnedTensor", "Pressure", "Service", "Tensor", "UnpinnedError",
-           "UnreachableError", "connect", "errors", "safe_open"]
+__all__ = ["Checkpoint", "Device", "Grant", "PenstockError", "PinnedTensor", "PinnedTensors", "Pressure", "Service",
+           "Tensor", "connect", "errors", "safe_open", *errors.__all__]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,49 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of element types, as numpy and torch call them."""
+"""Element types by their safetensors names, and what numpy, torch and DLPack call them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import error
-
-# Checkpoint's name -> numpy's type string; those with a module come from ml_dtypes.
-_NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4",
-          "F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8", "C64": "<c8"}
-_ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
-              "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz"}
-_TORCH = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "F16": "float16",
-          "BF16": "bfloat16", "U32": "uint32", "I32": "int32", "F32": "float32", "U64": "uint64", "I64": "int64",
-          "F64": "float64", "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
-          "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz"}
-
-
-def type_string(dtype: str) -> str | None:
-    """The array interface's type, or None where it has none."""
-    return _NUMPY.get(dtype)
-
-
-def numpy_dtype(dtype: str) -> Any:
-    """numpy's dtype, or None where neither numpy nor an installed ml_dtypes has it: then the bytes are shown raw."""
+if TYPE_CHECKING:
     import numpy
 
-    if dtype in _NUMPY:
-        return numpy.dtype(_NUMPY[dtype])
-    if dtype in _ML_DTYPES:
-        try:
-            import ml_dtypes
-        except ImportError:
-            return None
-        found = getattr(ml_dtypes, _ML_DTYPES[dtype], None)
-        return None if found is None else numpy.dtype(found)
-    return None
+
+class Dtype(NamedTuple):
+    bits: int
+    numpy: str = ""  # Empty: numpy has no such type of its own.
+    ml_dtypes: str = ""
+    torch: str = ""
+    dlpack: int = -1  # Type code; -1: none.
 
 
-def torch_dtype(dtype: str) -> Any:
-    """torch's dtype."""
-    import torch
+# Codes of DLPack: int 0, uint 1, float 2, bfloat 4, complex 5, bool 6, the 8-bit floats from 7 on (version 1.1).
+DTYPES: dict[str, Dtype] = {
+    "BOOL": Dtype(8, "?", torch="bool", dlpack=6),
+    "U8": Dtype(8, "u1", torch="uint8", dlpack=1),
+    "I8": Dtype(8, "i1", torch="int8", dlpack=0),
+    "U16": Dtype(16, "<u2", torch="uint16", dlpack=1),
+    "I16": Dtype(16, "<i2", torch="int16", dlpack=0),
+    "U32": Dtype(32, "<u4", torch="uint32", dlpack=1),
+    "I32": Dtype(32, "<i4", torch="int32", dlpack=0),
+    "U64": Dtype(64, "<u8", torch="uint64", dlpack=1),
+    "I64": Dtype(64, "<i8", torch="int64", dlpack=0),
+    "F16": Dtype(16, "<f2", torch="float16", dlpack=2),
+    "F32": Dtype(32, "<f4", torch="float32", dlpack=2),
+    "F64": Dtype(64, "<f8", torch="float64", dlpack=2),
+    "C64": Dtype(64, "<c8", torch="complex64", dlpack=5),
+    "BF16": Dtype(16, ml_dtypes="bfloat16", torch="bfloat16", dlpack=4),
+    "F8_E4M3": Dtype(8, ml_dtypes="float8_e4m3fn", torch="float8_e4m3fn", dlpack=10),
+    "F8_E5M2": Dtype(8, ml_dtypes="float8_e5m2", torch="float8_e5m2", dlpack=12),
+    "F8_E8M0": Dtype(8, ml_dtypes="float8_e8m0fnu", torch="float8_e8m0fnu", dlpack=14),
+    "F8_E4M3FNUZ": Dtype(8, ml_dtypes="float8_e4m3fnuz", torch="float8_e4m3fnuz", dlpack=11),
+    "F8_E5M2FNUZ": Dtype(8, ml_dtypes="float8_e5m2fnuz", torch="float8_e5m2fnuz", dlpack=13),
+    # Packed: several elements a byte. Shown as bytes.
+    "F4": Dtype(4),
+    "F6_E2M3": Dtype(6),
+    "F6_E3M2": Dtype(6),
+}
+FIRST_8_BIT_FLOAT = 7
 
-    found = getattr(torch, _TORCH.get(dtype, ""), None)
-    if found is None:
-        raise error("unsupported", f"torch has no dtype for {dtype}", "use .memory and view the bytes yourself")
-    return found
+
+def numpy_dtype(name: str) -> numpy.dtype[Any] | None:
+    """None when neither numpy nor ml_dtypes has it."""
+    import numpy
+
+    known = DTYPES.get(name)
+    if known is None:
+        return None
+    if known.numpy:
+        return numpy.dtype(known.numpy)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    scalar = getattr(ml_dtypes, known.ml_dtypes, None) if known.ml_dtypes else None
+    return None if scalar is None else numpy.dtype(scalar)
+
+
+def raw_numpy_dtype(name: str) -> numpy.dtype[Any]:
+    """Bytes that say what they are: the name is in the dtype's metadata."""
+    import numpy
+
+    return numpy.dtype("u1", metadata={"dtype": name})
+
+
+def raw_shape(name: str, shape: tuple[int, ...], nbytes: int) -> tuple[int, ...]:
+    """The shape of those bytes: one more axis for the bytes of an element, flat where elements share bytes."""
+    bits = DTYPES[name].bits if name in DTYPES else 0
+    return (*shape, bits // 8) if bits >= 8 and bits % 8 == 0 else (nbytes,)

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import error
 
 FOREVER = (1 << 64) - 1
 DONE = 0
-NOT_FOUND_NAME = "not_found"
 
 
 class ConnectOptions(ctypes.Structure):
@@ -63,8 +61,6 @@ class Demand(ctypes.Structure):
                 ("work_bytes", c_uint64), ("minimum_work_bytes", c_uint64), ("timeout_ns", c_uint64)]
 
 
-EVENT_CALLBACK = ctypes.CFUNCTYPE(None, POINTER(Event), c_void_p)
-
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_status_name": (c_char_p, [c_int32]),
     "pst_version": (c_char_p, []),
@@ -72,11 +68,12 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_last_hint": (c_char_p, [c_void_p]),
     "pst_connect": (c_int32, [POINTER(ConnectOptions), POINTER(c_void_p)]),
     "pst_disconnect": (None, [c_void_p]),
+    "pst_event_fd": (c_int, [c_void_p]),
+    "pst_next_event": (c_int32, [c_void_p, POINTER(Event)]),
     "pst_session_id": (c_uint32, [c_void_p]),
     "pst_device_count": (c_int32, [c_void_p, POINTER(c_uint32)]),
     "pst_device_at": (c_int32, [c_void_p, c_uint32, POINTER(DeviceInfo)]),
     "pst_open_fd": (c_int32, [c_void_p, c_int, c_char_p, POINTER(c_void_p)]),
-    "pst_open": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "pst_close": (None, [c_void_p]),
     "pst_checkpoint_describe": (c_int32, [c_void_p, POINTER(CheckpointInfo)]),
     "pst_tensor_at": (c_int32, [c_void_p, c_uint32, POINTER(TensorInfo)]),
@@ -141,10 +138,13 @@ def check(status: int, client: c_void_p | None) -> None:
     raise error(kind, message or kind, hint)
 
 
-def sized(kind: type[ctypes.Structure]) -> Any:
+_Struct = TypeVar("_Struct", bound=ctypes.Structure)
+
+
+def sized(kind: type[_Struct]) -> _Struct:
     """An empty struct that knows its size."""
     value = kind()
-    value.size = ctypes.sizeof(kind)
+    value.size = ctypes.sizeof(kind)  # type: ignore[attr-defined]
     return value
 
 
@@ -152,8 +152,6 @@ def nanoseconds(seconds: float | None) -> int:
     """A timeout: None = no deadline of one's own."""
     if seconds is None:
         return FOREVER
-    if seconds < 0:
+    if not seconds >= 0:
         raise error("invalid_argument", f"a timeout of {seconds} seconds")
     return min(int(seconds * 1e9), FOREVER - 1)
-
-

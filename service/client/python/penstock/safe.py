@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from penstock.checkpoints import Checkpoint
-from penstock.errors import error
+from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError
 from penstock.services import Service, connect
 from penstock.tensors import PinnedTensor
 
@@ -17,7 +17,7 @@ _FRAMEWORKS = {"np": "numpy", "numpy": "numpy", "pt": "torch", "torch": "torch",
 def shown(pinned: PinnedTensor, framework: str) -> Any:
     """The tensor as the framework's own; pinned while it lives."""
     found = pinned.torch() if framework == "torch" else pinned.numpy()
-    pinned._exporter = None  # The view keeps the pages now: no warning, it is meant to outlive this.
+    pinned.release()  # The view keeps the pages now.
     return found
 
 
@@ -44,9 +44,9 @@ class SafeOpen:
     def __init__(self, filename: str | os.PathLike[str], framework: str, device: str = "cpu",
                  service: Service | None = None) -> None:
         if framework not in _FRAMEWORKS:
-            raise error("invalid_argument", f"framework {framework!r}: numpy and torch are known")
+            raise InvalidArgumentError(f"framework {framework!r}: numpy and torch are known")
         if device != "cpu":
-            raise error("not_built", f"device {device!r} is not built yet", 'use device="cpu"')
+            raise NotBuiltError(f"device {device!r} is not built yet", 'use device="cpu"')
         self._framework = _FRAMEWORKS[framework]
         self._own = service is None
         self._service = connect() if service is None else service
@@ -69,7 +69,7 @@ class SafeOpen:
 
     def get_slice(self, name: str) -> TensorSlice:
         if name not in self.checkpoint.tensors:
-            raise error("not_found", f"the checkpoint has no tensor {name!r}")
+            raise NotFoundError(f"the checkpoint has no tensor {name!r}")
         return TensorSlice(self, name)
 
     def close(self) -> None:
@@ -92,5 +92,6 @@ def safe_open(filename: str | os.PathLike[str], framework: str, device: str = "c
 def load_file(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> dict[str, Any]:
     """All tensors by name, zero copy, each pinned while it lives."""
     with safe_open(filename, framework, device) as file:
-        file.checkpoint.prefetch()
-        return {name: file.get_tensor(name) for name in file.keys()}
+        # All in one request; each view then keeps its own part.
+        with file.checkpoint.pin():
+            return {name: file.get_tensor(name) for name in file.keys()}

@@ -6,19 +6,19 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import weakref
+from collections.abc import Callable
+from ctypes import c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 from penstock import _library
-from penstock._library import EVENT_CALLBACK, check, library, nanoseconds, sized
+from penstock._library import library, nanoseconds, sized
+from penstock._memory import Connection, at_end
+from penstock._pressure import Pressure, PressureThread
 from penstock.checkpoints import Checkpoint
-from penstock.errors import PenstockError, error
-
-_EVENTS_CALLBACK = 1
-_EVENT_PRESSURE = 1
-_LEVELS = ("calm", "some", "full")
+from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError, error
 
 
 @dataclass(frozen=True)
@@ -31,121 +31,83 @@ class Device:
     capacity_bytes: int
 
 
-@dataclass(frozen=True)
-class Pressure:
-    """What the service says under memory pressure: `level` calm, some or full; what it would like back, in bytes."""
-
-    level: str
-    wanted_bytes: int
-
-
-@dataclass(frozen=True)
 class Grant:
-    """Booked bytes."""
+    """Booked bytes, until release(), the end of its `with`, or the end of its last reference."""
 
-    work_bytes: int
+    def __init__(self, connection: Connection, demand: _library.Demand) -> None:
+        handle = c_void_p()
+        connection.check(library.pst_admit(connection.handle, ctypes.byref(demand), ctypes.byref(handle)))
+        self.work_bytes: int = library.pst_grant_work_bytes(handle)
+        self._release = at_end(self, library.pst_grant_release, handle, connection)
+
+    def release(self) -> None:
+        self._release()
+
+    def __enter__(self) -> Grant:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class Service:
     """One client of the service; from `penstock.connect`. Usable from several threads."""
 
-    def __init__(self, socket: str | None, device: str | None) -> None:
-        self.process = os.getpid()
+    def __init__(self, socket: str | os.PathLike[str] | None, device: str | None) -> None:
         self.device = device
-        self._on_pressure: Callable[[Pressure], object] | None = None
-        self._checkpoints: list[Checkpoint] = []
-        self._closing = False
-        # Kept as long as the library may call it.
-        self._callback = EVENT_CALLBACK(self._event)
-        options = sized(_library.ConnectOptions)
-        options.socket = os.fsencode(socket) if socket is not None else None
-        options.event_delivery = _EVENTS_CALLBACK
-        options.callback = ctypes.cast(self._callback, ctypes.c_void_p)
-        self.handle = ctypes.c_void_p()
-        check(library.pst_connect(ctypes.byref(options), ctypes.byref(self.handle)), None)
+        self._connection: Connection | None = Connection(socket)
+        self._checkpoints: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
+        self._pressure: PressureThread | None = None
         if device is not None and all(one.id != device for one in self.devices):
             self.close()
-            raise error("not_found", f"the service has no device {device}")
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self.handle)
-
-    def _alive(self) -> ctypes.c_void_p:
-        if os.getpid() != self.process:
-            raise error("forked", "this process was forked after it connected", "connect in the child")
-        if not self.handle or self._closing:
-            raise error("invalid_argument", "the service is closed")
-        return self.handle
-
-    def _event(self, event: Any, _context: Any) -> None:
-        # On the library's thread. An exception has nowhere to go but to the interpreter's hook.
-        told = event.contents
-        if told.kind == _EVENT_PRESSURE and self._on_pressure is not None:
-            self._on_pressure(Pressure(_LEVELS[min(told.level, 2)], told.wanted_bytes))
+            raise NotFoundError(f"the service has no device {device}")
 
     @property
     def devices(self) -> list[Device]:
-        handle = self._alive()
-        count = ctypes.c_uint32()
-        check(library.pst_device_count(handle, ctypes.byref(count)), handle)
+        connection = self._open()
+        count = c_uint32()
+        connection.check(library.pst_device_count(connection.handle, ctypes.byref(count)))
         found = []
         for index in range(count.value):
             info = sized(_library.DeviceInfo)
-            check(library.pst_device_at(handle, index, ctypes.byref(info)), handle)
+            connection.check(library.pst_device_at(connection.handle, index, ctypes.byref(info)))
             found.append(Device(info.id.decode(), info.kind.decode(), info.page_bytes, info.capacity_bytes))
         return found
 
     def open(self, source: Any) -> Checkpoint:
         """Opens a checkpoint: a path, or a file object open for reading in binary. The caller's rights decide."""
-        self._alive()
+        connection = self._open()
+        descriptor, name = _open_source(source)
         try:
-            if hasattr(source, "fileno"):
-                descriptor, name = os.dup(source.fileno()), str(getattr(source, "name", ""))
-            else:
-                descriptor, name = os.open(source, os.O_RDONLY | os.O_CLOEXEC), os.fsdecode(source)
-        except OSError as problem:
-            kinds = {2: "not_found", 13: "not_permitted"}
-            raise error(kinds.get(problem.errno or 0, "io_error"), f"{source}: {problem.strerror}") from problem
-        try:
-            checkpoint = Checkpoint(self, descriptor, os.path.basename(name))
+            checkpoint = Checkpoint(connection, descriptor, os.path.basename(name), self.device)
         except BaseException:
             os.close(descriptor)
             raise
-        self._checkpoints.append(checkpoint)
+        self._checkpoints.add(checkpoint)
         return checkpoint
 
-    @contextmanager
-    def admit(self, weights: int = 0, work: int = 0, minimum_work: int = 0,
-              timeout: float | None = None) -> Iterator[Grant]:
-        """Books bytes while the `with` runs; waits its turn. A refusal's class says why, its text the numbers."""
-        handle = self._alive()
+    def admit(self, weights: int = 0, work: int = 0, minimum_work: int = 0, timeout: float | None = None) -> Grant:
+        """Books bytes for a `with`; waits its turn. A refusal's class says why, its text the numbers."""
         demand = sized(_library.Demand)
         demand.device = self.device.encode() if self.device else None
         demand.weights_bytes, demand.work_bytes, demand.minimum_work_bytes = weights, work, minimum_work
         demand.timeout_ns = nanoseconds(timeout)
-        grant = ctypes.c_void_p()
-        check(library.pst_admit(handle, ctypes.byref(demand), ctypes.byref(grant)), handle)
-        try:
-            yield Grant(library.pst_grant_work_bytes(grant))
-        finally:
-            if self.is_open:
-                library.pst_grant_release(grant)
+        return Grant(self._open(), demand)
 
-    def free(self, size: int, timeout: float | None = None) -> int:
-        """Gives pages of this client back, up to `size` bytes; returns the bytes that the device really got."""
-        handle = self._alive()
-        freed = ctypes.c_uint64()
+    def free(self, nbytes: int, timeout: float | None = None) -> int:
+        """Gives pages of this client back, up to `nbytes`; returns the bytes that the device really got."""
+        connection = self._open()
+        freed = c_uint64()
         device = self.device.encode() if self.device else None
-        check(library.pst_free(handle, device, size, nanoseconds(timeout), ctypes.byref(freed)), handle)
+        connection.check(library.pst_free(connection.handle, device, nbytes, nanoseconds(timeout), ctypes.byref(freed)))
         return freed.value
 
     def query(self, what: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """One of the service's questions: status, explain, load, evict, doctor."""
-        handle = self._alive()
-        text = ctypes.c_void_p()
+        connection = self._open()
+        text = c_void_p()
         words = json.dumps(arguments or {}).encode()
-        check(library.pst_query(handle, what.encode(), words, ctypes.byref(text)), handle)
+        connection.check(library.pst_query(connection.handle, what.encode(), words, ctypes.byref(text)))
         try:
             answer: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
         finally:
@@ -156,39 +118,33 @@ class Service:
         """As `penstock status --json`."""
         return self.query("status")
 
-    def evict(self, what: Checkpoint | str | None = None) -> dict[str, Any]:
-        """Takes the pages of a checkpoint back (an object, or its id); None: of all, for administrators."""
+    def evict(self, what: Checkpoint | str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """Takes the pages of a checkpoint back: an open one, an id or a file. None: of all, for administrators."""
         if what is None:
             return self.query("evict", {"all": True})
         if isinstance(what, Checkpoint):
             return self.query("evict", {"checkpoint": what.handle})
-        return self.query("evict", {"id": what})
+        if isinstance(what, str) and re.fullmatch("[0-9a-f]{12}", what):
+            return self.query("evict", {"id": what})
+        with self.open(what) as checkpoint:
+            return self.query("evict", {"checkpoint": checkpoint.handle})
 
     def on_pressure(self, callback: Callable[[Pressure], object] | None) -> None:
-        """`callback` is called on the library's thread; it must not wait for the service."""
-        self._on_pressure = callback
-
-    def pin_ended(self) -> None:
-        """Called by tables: after close(), the last pin's end closes the connection."""
-        if self._closing:
-            self._finish()
-
-    def _finish(self) -> None:
-        for checkpoint in self._checkpoints:
-            if not checkpoint.close_table():
-                return
-        handle, self.handle = self.handle, ctypes.c_void_p()
-        if handle:
-            library.pst_disconnect(handle)
+        """`callback` is called on a thread of the library; None: no more."""
+        connection = self._open()
+        if self._pressure is None:
+            self._pressure = PressureThread(connection)
+        self._pressure.callback = callback
 
     def close(self) -> None:
         """Closes everything; the connection lives on while views of pinned tensors do."""
-        if self._closing or os.getpid() != self.process:
+        if self._connection is None:
             return
-        for checkpoint in self._checkpoints:
+        for checkpoint in list(self._checkpoints):
             checkpoint.close()
-        self._closing = True
-        self._finish()
+        if self._pressure is not None:
+            self._pressure.stop()
+        self._connection = self._pressure = None
 
     def __enter__(self) -> Service:
         return self
@@ -196,13 +152,34 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if getattr(self, "_pressure", None) is not None:
+            self.close()
 
-def connect(socket: str | None = None, device: str | None = None) -> Service:
+    def _open(self) -> Connection:
+        if self._connection is None:
+            raise InvalidArgumentError("the service is closed")
+        self._connection.check_process()
+        return self._connection
+
+
+def _open_source(source: Any) -> tuple[int, str]:
+    """A descriptor of our own, and a name for people."""
+    try:
+        if hasattr(source, "fileno"):
+            return os.dup(source.fileno()), str(getattr(source, "name", ""))
+        if os.path.isdir(source) or os.fspath(source).endswith(".safetensors.index.json"):
+            raise NotBuiltError(f"{os.fspath(source)}: models of several files are not built yet",
+                                "open their .safetensors files one by one")
+        return os.open(source, os.O_RDONLY | os.O_CLOEXEC), os.fsdecode(source)
+    except OSError as problem:
+        kinds = {2: "not_found", 13: "not_permitted"}
+        raise error(kinds.get(problem.errno or 0, "io_error"), f"{source}: {problem.strerror}") from problem
+
+
+def connect(socket: str | os.PathLike[str] | None = None, device: str | None = None) -> Service:
     """Connects to penstockd: $PENSTOCK_SOCKET or /run/penstock/penstock.sock unless told otherwise.
 
     Raises UnreachableError, ProtocolMismatchError, NotPermittedError.
     """
     return Service(socket, device)
-
-
-__all__ = ["Device", "Grant", "PenstockError", "Pressure", "Service", "connect"]

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors: what a checkpoint says of them, and pinned ones, whose bytes can be looked at without a copy."""
+"""Tensors of a checkpoint, and tensors that are pinned in memory."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import threading
 import warnings
-import weakref
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from penstock import _dtypes
-from penstock.errors import error
+from penstock import _dlpack, _views
+from penstock._dtypes import DTYPES
+from penstock._memory import Pin
+from penstock.errors import UnpinnedError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named extent of a checkpoint; `offset` is in the file."""
+    """What the checkpoint says of a tensor: `dtype` as in the file, for example "BF16"; `offset` in the file."""
 
     name: str
     dtype: str
@@ -28,153 +30,138 @@ class Tensor:
     offset: int
 
 
-class _Pages:
-    """One pin of a range; ends once, when its last user does."""
-
-    def __init__(self, table: Any, offset: int, size: int) -> None:
-        self.table = table
-        self.offset = offset
-        self.size = size
-        self.writes = 0
-        self.lock = threading.Lock()
-
-    def allow_writes(self) -> None:
-        with self.lock:
-            self.table.allow_writes(self.offset, self.size)
-            self.writes += 1
-
-    def end(self) -> None:
-        for _ in range(self.writes):
-            self.table.end_writes(self.offset, self.size)
-        self.table.unpin(self.offset, self.size)
-
-
-def _exporter(address: int, size: int) -> Any:
-    """An object over foreign memory that exports it and can be watched until its last view is gone."""
-    return (ctypes.c_ubyte * size).from_address(address)
-
-
 class PinnedTensor:
-    """A tensor whose pages are in memory and stay there while this or any view of it lives.
+    """A tensor whose memory stays in place until unpin(), the end of its `with`, and the end of every view of it."""
 
-    Views are `.memory` (a read-only memoryview), `.numpy()` (read-only) and `.torch()` (torch knows no read-only
-    tensors: what is written to it stays in this process). None of them copies.
-    """
-
-    def __init__(self, tensor: Tensor, table: Any, offset: int) -> None:
+    def __init__(self, tensor: Tensor, pin: Pin, offset: int) -> None:
         self._tensor = tensor
-        self._process = os.getpid()
-        self._pages = _Pages(table, offset, tensor.nbytes)
-        table.fault(offset, tensor.nbytes)
-        self._exporter = _exporter(table.address + offset, tensor.nbytes)
-        self._finalizer = weakref.finalize(self._exporter, self._pages.end)
-        self._finalizer.atexit = False
-        table.enlist(self._finalizer)
+        self._pin: Pin | None = pin
+        self._offset = offset
 
-    name = property(lambda self: self._tensor.name)
-    dtype = property(lambda self: self._tensor.dtype)
-    shape = property(lambda self: self._tensor.shape)
-    nbytes = property(lambda self: self._tensor.nbytes)
+    @property
+    def name(self) -> str:
+        return self._tensor.name
 
-    def _bytes(self) -> Any:
-        if os.getpid() != self._process:
-            raise error("forked", f"{self.name}: this process was forked after the tensor was pinned",
-                        "a child has no tensors: connect in the child")
-        if self._exporter is None:
-            raise error("unpinned", f"{self.name} is not pinned any more", "use it inside its `with`")
-        return self._exporter
+    @property
+    def dtype(self) -> str:
+        return self._tensor.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._tensor.shape
+
+    @property
+    def nbytes(self) -> int:
+        return self._tensor.nbytes
 
     @property
     def memory(self) -> memoryview:
         """The bytes, read-only."""
-        return memoryview(self._bytes()).cast("B").toreadonly()
+        return memoryview(self._export()).cast("B").toreadonly()
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """A read-only array over the same memory. A dtype that neither numpy nor ml_dtypes has is shown as bytes, with
+        the dtype's name in the array's dtype.metadata."""
+        return _views.to_numpy(self.memory, self.dtype, self.shape)
+
+    def torch(self) -> torch.Tensor:
+        """A tensor over the same memory. torch knows no read-only tensors: what is written to it stays in this process,
+        and is gone with the last such view."""
+        return _views.to_torch(self._export(writable=True), self.dtype, self.shape)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        kind = _dtypes.type_string(self.dtype)
-        if kind is None:
-            raise AttributeError(f"{self.dtype} has no array interface; use .numpy() or .memory")
-        return {"version": 3, "shape": self.shape, "typestr": kind if kind[0] in "<>" else "|" + kind.replace("?", "b1"),
-                "data": self.memory}
+        known = DTYPES.get(self.dtype)
+        if known is None or not known.numpy:
+            raise AttributeError(f"numpy has no dtype for {self.dtype}")  # It then asks for __array__.
+        # The view as `data`: numpy keeps it, and with it the pin.
+        return {"version": 3, "shape": self.shape, "typestr": _typestr(known.numpy), "data": self.memory}
 
-    def numpy(self) -> Any:
-        """A read-only array; raw bytes where neither numpy nor ml_dtypes knows the dtype (`.dtype` names it)."""
-        import numpy
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
-        kind = _dtypes.numpy_dtype(self.dtype)
-        if kind is None:
-            return numpy.frombuffer(self.memory, dtype=numpy.uint8)
-        if self.nbytes == 0:
-            return numpy.empty(self.shape, dtype=kind)
-        return numpy.frombuffer(self.memory, dtype=kind).reshape(self.shape)
-
-    def torch(self) -> Any:
-        """A torch tensor over the pages; what is written to it stays in this process."""
-        import torch
-
-        kind = _dtypes.torch_dtype(self.dtype)
-        if self.nbytes == 0:
-            return torch.empty(self.shape, dtype=kind)
-        exporter = self._bytes()
-        self._pages.allow_writes()
-        return torch.frombuffer(exporter, dtype=kind, count=prod(self.shape)).reshape(self.shape)
-
-    def __dlpack__(self, **arguments: Any) -> Any:
-        return self.torch().__dlpack__(**arguments) if _has_torch() else self.numpy().__dlpack__(**arguments)
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        if stream is not None:
+            raise UnsupportedError("host memory has no streams")
+        if dl_device not in (None, _dlpack.CPU):
+            raise BufferError("the tensor lies in host memory")
+        # Many consumers don't know read-only tensors; what they write stays in this process.
+        memory = self._export(writable=True)
+        return _dlpack.capsule(memory, self.dtype, self.shape, max_version, copied=bool(copy))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        self._bytes()
-        return (1, 0)  # Host memory.
+        return _dlpack.CPU
 
     def unpin(self) -> None:
-        """Gives the pages up; they stay pinned until the last view of them is gone, and that is said."""
-        exporter, self._exporter = self._exporter, None
-        if exporter is None:
-            return
-        watched = weakref.ref(exporter)
-        del exporter
-        if watched() is not None:
-            warnings.warn(f"{self.name}: a view outlives its pin; its pages stay pinned until the view is gone",
+        """No new views from now on. The memory stays pinned until those that exist are gone."""
+        exports = self.release()
+        if exports > 0:
+            warnings.warn(f"{self.name}: {exports} views outlive their pin; the memory stays pinned until they are gone",
                           ResourceWarning, stacklevel=3)
 
+    def release(self) -> int:
+        """The same without a word: for views that are meant to live on. Returns how many there are."""
+        pin, self._pin = self._pin, None
+        return pin.exports if pin is not None else 0
+
     def __enter__(self) -> PinnedTensor:
+        if self._pin is None:
+            raise UnpinnedError(f"{self.name} is not pinned any more")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.unpin()
 
     def __repr__(self) -> str:
-        state = "pinned" if self._exporter is not None else "unpinned"
+        state = "pinned" if self._pin is not None else "unpinned"
         return f"<{state} {self.name} {self.dtype} {list(self.shape)}>"
 
+    def _export(self, writable: bool = False) -> Any:
+        pin = self._pin
+        if pin is None:
+            raise UnpinnedError(f"{self.name} is not pinned any more", "make views inside of the `with`")
+        pin.table.connection.check_process()
+        return pin.export(self._offset, self.nbytes, writable)
 
-def _has_torch() -> bool:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
+class PinnedTensors(Mapping[str, PinnedTensor]):
+    """All tensors of a checkpoint, pinned together."""
 
-class PinnedTensors(dict[str, PinnedTensor]):
-    """Several pinned tensors by name; all are given up together."""
+    def __init__(self, tensors: Mapping[str, PinnedTensor]) -> None:
+        self._tensors = dict(tensors)
 
-    def __init__(self, tensors: list[Tensor], pin: Callable[[Tensor], PinnedTensor]) -> None:
-        super().__init__()
-        try:
-            for tensor in tensors:
-                self[tensor.name] = pin(tensor)
-        except BaseException:
-            self.unpin()
-            raise
+    def __getitem__(self, name: str) -> PinnedTensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
 
     def unpin(self) -> None:
         """Gives all of them up."""
-        for tensor in self.values():
-            tensor.unpin()
+        # They share one pin.
+        exports = max((tensor.release() for tensor in self._tensors.values()), default=0)
+        if exports > 0:
+            warnings.warn(f"{exports} views outlive their pin; the memory stays pinned until they are gone",
+                          ResourceWarning, stacklevel=3)
 
     def __enter__(self) -> PinnedTensors:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.unpin()
+
+
+def _typestr(numpy_name: str) -> str:
+    return {"?": "|b1", "u1": "|u1", "i1": "|i1"}.get(numpy_name, numpy_name)
+
+
+__all__ = ["PinnedTensor", "PinnedTensors", "Tensor"]
