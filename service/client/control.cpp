@@ -28,10 +28,10 @@ Failure too_late(Nanoseconds patience) {
 
 void Control::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket, SocketWatch watch) {
   const std::lock_guard lock(mutex_);
+  fail_all(no_connection());  // Of the connection before, which another thread may be about to lose.
   epoch_ = epoch;
   last_request_ = 1;  // hello was the first.
   broken_.reset();
-  calls_.clear();
   socket_.open(std::move(socket), watch);
 }
 

@@ -13,6 +13,8 @@ namespace penstock {
 
 void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket, SocketWatch watch) {
   const std::lock_guard lock(mutex_);
+  // Of the connection before, which another thread may be about to lose.
+  fail_all({FailureKind::disconnected, "the connection to the service is lost", ""});
   epoch_ = epoch;
   broken_.reset();
   closing_ = false;
