@@ -37,6 +37,10 @@ Answer read_hello_reply(const Datagram& datagram) {
   message.cooperative_deadline_ns = wire.cooperative_deadline_ns;
   for (std::uint32_t i = 0; i < wire.devices; ++i)
     message.devices.push_back(TRY(read_device(wire.device[i])));
+  const auto unused = std::as_bytes(std::span(wire.device).subspan(wire.devices));
+  if (std::any_of(unused.begin(), unused.end(), [](std::byte byte) { return byte != std::byte{0}; })) {
+    return broken("a reserved field is used");
+  }
   return ServiceMessage(std::move(message));
 }
 

@@ -85,6 +85,13 @@ TEST(ControlCodec, TakesSixtyFourFilesInOneMessageAndNoMore) {
   EXPECT_EQ(wire::encode(1, wire::ClientMessage(message)).error().code, Errc::invalid);
 }
 
+TEST(ControlCodec, RefusesAGreetingThatUsesADeviceBehindTheLastOne) {
+  Bytes bytes = encoded(1, test::sample_service_messages()[0]);
+  EXPECT_TRUE(decode_service_message(bytes, 0));
+  bytes[offsetof(pstw_hello_reply, device) + 2 * sizeof(pstw_device)] = std::byte{1};
+  EXPECT_FALSE(decode_service_message(bytes, 0));
+}
+
 TEST(ControlCodec, ReadsTheProtocolNumberOfAHelloThatItDoesNotUnderstand) {
   Bytes bytes(sizeof(pstw_header) + 200);
   const pstw_header header{PSTW_MAGIC, PSTW_HELLO, 0xffff, static_cast<std::uint32_t>(bytes.size()), 0, 1};
