@@ -10,6 +10,7 @@ namespace penstock {
 
 Outbox::Outbox(PeerPort& port, FrameOwner& frames) : port_(port), frames_(frames) {
   batch_.reserve(grant_batch_pages);
+  descriptors_.reserve(grant_batch_pages);
   completed_faults_.reserve(16);
 }
 
@@ -65,9 +66,8 @@ bool Outbox::try_send(const Message& message) {
 }
 
 Result<> Outbox::transmit(const BatchMark& mark) {
-  std::array<UniqueFd, grant_batch_pages> descriptors;
   std::array<GrantedPage, grant_batch_pages> pages;
-  std::size_t count = 0;
+  descriptors_.clear();
   for (std::size_t index = 0; index < batch_.size();) {
     const Grant& grant = batch_[index];
     Result<UniqueFd> shared =
@@ -78,13 +78,12 @@ Result<> Outbox::transmit(const BatchMark& mark) {
       spoiled_ = true;
       continue;
     }
-    descriptors[count] = *std::move(shared);
-    pages[count] = {.table = raw(grant.page.table),
+    pages[index] = {.table = raw(grant.page.table),
                     .page = grant.page.index,
                     .generation = raw(grant.generation),
                     .writable = grant.writable,
-                    .fd = descriptors[count].get()};
-    ++count;
+                    .fd = shared->get()};
+    descriptors_.push_back(*std::move(shared));
     ++index;
   }
   std::optional<OutgoingCompletion> completes = mark.completes;
@@ -93,13 +92,15 @@ Result<> Outbox::transmit(const BatchMark& mark) {
     completes->wire.reason = FailureKind::fd_limit;
     completes->fault_received.reset();
   }
-  if (count == 0) {
+  if (batch_.empty()) {
     TRY(transmit_completion(completes));
     void_batch_ = std::exchange(unacknowledged_, std::nullopt);
     return {};
   }
   const std::optional<PeerCompletion> wire = completes ? std::optional(completes->wire) : std::nullopt;
-  TRY(port_.send_grants(*unacknowledged_, {pages.data(), count}, wire));
+  const Result<> sent = port_.send_grants(*unacknowledged_, {pages.data(), batch_.size()}, wire);
+  descriptors_.clear();
+  if (!sent) return sent;
   batch_.clear();
   has_left(completes);
   return {};

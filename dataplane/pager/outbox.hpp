@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "dataplane/base/ids.hpp"
+#include "dataplane/base/unique_fd.hpp"
 #include "dataplane/core/pager_events.hpp"
 #include "dataplane/device/device_memory.hpp"
 #include "dataplane/pager/peer_port.hpp"
@@ -92,6 +93,7 @@ class Outbox {
   std::deque<Message> queue_;
   std::size_t queue_max_ = 1024;
   std::vector<Grant> batch_;               // Collected, or waiting in the queue.
+  std::vector<UniqueFd> descriptors_;      // Of one transmit; kept for its memory.
   bool collected_ = false;
   bool spoiled_ = false;                   // A page of this batch could not be handed over.
   std::optional<std::uint32_t> unacknowledged_;
