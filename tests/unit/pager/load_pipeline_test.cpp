@@ -31,6 +31,16 @@ TEST(LoadPipeline, FillsEachPageWithTheBytesOfTheFile) {
   EXPECT_TRUE(rig.pipeline->idle());
 }
 
+TEST(LoadPipeline, LeavesNothingBehindTheEndOfTheFile) {
+  LoadRig rig;
+  const std::uint64_t bytes = frame + 12'345;  // No multiple of any granule.
+  rig.pipeline->open(table, rig.identity(bytes));
+  rig.reader->scribble_behind_ends();
+  const FrameId filled = rig.load(table, 1);
+  EXPECT_TRUE(rig.loaded_one_well());
+  EXPECT_EQ(rig.content(filled), expected_bytes(frame, frame, bytes));
+}
+
 TEST(LoadPipeline, ReadsStraightIntoAnAddressableFrame) {
   LoadRig rig;
   rig.pipeline->open(table, rig.identity(2 * frame));

@@ -54,7 +54,9 @@ std::int32_t StepReader::read(const ReadOp& op) {
   }
   const ssize_t count = ::pread(files_.at(op.file), op.destination, op.extent.length,
                                 static_cast<off_t>(op.extent.offset));
-  return count < 0 ? -errno : static_cast<std::int32_t>(count);
+  if (count < 0) return -errno;
+  if (scribbles_) std::fill(op.destination + count, op.destination + op.extent.length, std::byte{0xee});
+  return static_cast<std::int32_t>(count);
 }
 
 Result<> StepReader::submit(std::span<const ReadOp> ops) {

@@ -21,6 +21,8 @@ class StepReader final : public FileReader {
   void release();
   // Cancelling has no effect from now on, as with a file server that never answers.
   void ignore_cancels() { deaf_ = true; }
+  // A read that ends at the file's end leaves rubbish behind it, up to the length that was asked for, as a device may.
+  void scribble_behind_ends() { scribbles_ = true; }
   // The next `count` reads that are submitted answer `result` and read nothing.
   void answer_next(std::int32_t result, std::size_t count = 1);
 
@@ -48,6 +50,7 @@ class StepReader final : public FileReader {
   std::deque<ReadOp> history_;
   bool held_ = false;
   bool deaf_ = false;
+  bool scribbles_ = false;
 };
 
 }  // namespace penstock::test
