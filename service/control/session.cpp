@@ -170,7 +170,7 @@ void Session::end(FailureKind reason, std::string_view text) {
   boost::system::error_code ignored;
   process_.close(ignored);
   // The dataplane drops the session before its tables are left: its revokes then count as acknowledged.
-  for (DeviceLink* device : connected_) device->send(mail::CloseSession{.session = id_});
+  for (const auto& [device, socket] : connected_) device->send(mail::CloseSession{.session = id_});
   for (auto& [number, open] : tables_) leave(open);
   tables_.clear();
   for (auto& [handle, checkpoint] : checkpoints_) --checkpoint->sessions;

@@ -70,10 +70,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t request, wire::CancelRequest&& cancel, UniqueFds&& fds);
 
   void checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened);
-  Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, UniqueFds& fds);
+  Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device, UniqueFds& fds);
   Outcome<std::shared_ptr<SharedTable>> assemble(const wire::OpenTable& open, int manifest);
   Outcome<void> attach(std::uint64_t request, const wire::OpenTable& open, std::shared_ptr<SharedTable> table);
-  Outcome<UniqueFd> connect_device(DeviceLink& device);
+  Outcome<void> connect_device(DeviceLink& device);
   void leave(OpenTable& open);
 
   void answer(std::uint64_t request, const wire::ServiceMessage& message, std::vector<UniqueFd> descriptors = {});
@@ -94,7 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::map<std::uint64_t, std::shared_ptr<Checkpoint>> checkpoints_;
   std::map<TableId, OpenTable> tables_;
-  std::set<DeviceLink*> connected_;
+  std::map<DeviceLink*, UniqueFd> connected_;  // The client's end of the socket, until the first table's reply takes it.
   std::set<std::uint64_t> unanswered_;
   std::uint64_t last_handle_ = 0;
 };

@@ -32,7 +32,11 @@ wire::Layout to_wire(TableLayout layout) { return static_cast<wire::Layout>(layo
 }  // namespace
 
 void Session::on(std::uint64_t request, wire::OpenTable&& open, UniqueFds&& fds) {
-  auto table = make_table(open, fds);
+  const auto device = device_at(open.device);
+  if (!device) return refuse(request, device.error());
+  // First of all: private tables belong to a session that the device must know.
+  if (auto connected = connect_device(**device); !connected) return refuse(request, connected.error());
+  auto table = make_table(open, **device, fds);
   if (!table) return refuse(request, table.error());
   if (tables_.contains((*table)->id)) {
     return refuse(request, {FailureKind::busy, fmt::format("this client has table {} open already", raw((*table)->id)),
@@ -44,16 +48,15 @@ void Session::on(std::uint64_t request, wire::OpenTable&& open, UniqueFds&& fds)
   }
 }
 
-Outcome<std::shared_ptr<SharedTable>> Session::make_table(const wire::OpenTable& open, UniqueFds& fds) {
-  const auto device = device_at(open.device);
-  if (!device) return tl::unexpected(device.error());
+Outcome<std::shared_ptr<SharedTable>> Session::make_table(const wire::OpenTable& open, DeviceLink& device,
+                                                          UniqueFds& fds) {
   if (open.kind == TableKind::anonymous) {
-    const std::uint64_t capacity = (*device)->description().limits.capacity_bytes;
+    const std::uint64_t capacity = device.description().limits.capacity_bytes;
     // Address space may be ten times the device, as clients reserve it; more is a mistake.
     if (open.bytes == 0 || open.bytes / 64 > capacity) {
       return fail(FailureKind::never_fits, fmt::format("an anonymous table of {} bytes on a device of {}", open.bytes, capacity));
     }
-    return service_.tables.anonymous_table(open.bytes, **device, id_);
+    return service_.tables.anonymous_table(open.bytes, device, id_);
   }
   for (const std::uint64_t handle : open.checkpoints) {
     if (!checkpoints_.contains(handle)) {
@@ -64,7 +67,7 @@ Outcome<std::shared_ptr<SharedTable>> Session::make_table(const wire::OpenTable&
   if (open.file != 0 && open.file != wire::all_files) {
     return fail(FailureKind::not_found, fmt::format("the checkpoint has no file {}", open.file));
   }
-  return service_.tables.file_table(checkpoints_.at(open.checkpoints.at(0)), **device, from_wire(open.layout));
+  return service_.tables.file_table(checkpoints_.at(open.checkpoints.at(0)), device, from_wire(open.layout));
 }
 
 Outcome<std::shared_ptr<SharedTable>> Session::assemble(const wire::OpenTable& open, int manifest) {
@@ -98,14 +101,15 @@ Outcome<std::shared_ptr<SharedTable>> Session::assemble(const wire::OpenTable& o
   return service_.tables.assembled_table(key, std::move(parsed->pieces), std::move(checkpoints), device);
 }
 
-Outcome<UniqueFd> Session::connect_device(DeviceLink& device) {
+Outcome<void> Session::connect_device(DeviceLink& device) {
+  if (connected_.contains(&device)) return {};
   auto pair = make_socket_pair();
   if (!pair) return tl::unexpected<Failure>(out_of_descriptors());
   device.send(mail::OpenSession{.session = id_,
                                 .port = std::make_unique<DevicePort>(std::move(pair->first)),
                                 .private_bytes_max = service_.config.per_user_bytes});
-  connected_.insert(&device);
-  return std::move(pair->second);
+  connected_.emplace(&device, std::move(pair->second));
+  return {};
 }
 
 Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open, std::shared_ptr<SharedTable> table) {
@@ -126,16 +130,13 @@ Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open
     copied = copied && offsets;
     if (copied) fds.push_back(std::move(*offsets));
   }
-  const bool first = copied && !connected_.contains(table->device);
-  if (first) {
-    auto socket = connect_device(*table->device);
-    copied = copied && socket;
-    if (copied) fds.push_back(std::move(*socket));
-  }
   if (!copied) {
     if (mine.overlay) service_.tables.close(mine.overlay);
     return tl::unexpected<Failure>(out_of_descriptors());
   }
+  UniqueFd& socket = connected_.at(table->device);
+  const bool first = static_cast<bool>(socket);
+  if (first) fds.push_back(std::move(socket));
   service_.tables.attach(*table, id_, open.mode, mine.pins);
   if (mine.overlay) service_.tables.attach(*mine.overlay, id_, open.mode, mine.pins);
   answer(request,
