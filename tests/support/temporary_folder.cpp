@@ -11,7 +11,8 @@ namespace penstock::test {
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
   std::string pattern = (parent / "penstock-test-XXXXXX").string();
-  CHECK(::mkdtemp(pattern.data()) != nullptr);
+  if (::mkdtemp(pattern.data()) == nullptr) std::perror(pattern.c_str());
+  CHECK(std::filesystem::is_directory(pattern));
   path_ = pattern;
 }
 
