@@ -16,18 +16,34 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Decodes with every decoder; the answers don't matter, only that there are some.
+// Kinds of failure that are unknown here read as `internal`, and of another protocol nothing but its number is known.
+bool is_said_again_otherwise(const wire::ClientMessage& message) {
+  const auto* const hello = std::get_if<wire::Hello>(&message);
+  return hello != nullptr && hello->protocol != PSTW_PROTOCOL;
+}
+bool is_said_again_otherwise(const wire::ServiceMessage& message) {
+  const auto* const hello = std::get_if<wire::HelloReply>(&message);
+  return (hello != nullptr && hello->protocol != PSTW_PROTOCOL) || std::holds_alternative<Failure>(message) ||
+         std::holds_alternative<wire::TableGone>(message);
+}
+
+// What is accepted has no bit that means nothing.
+template <class Message>
+void expect_canonical(const wire::Decoded<Message>& decoded, std::span<const std::byte> bytes) {
+  const auto again = wire::encode(decoded.request, decoded.message);
+  if (is_said_again_otherwise(decoded.message)) return;
+  ASSERT_TRUE(again) << again.error().operation;
+  EXPECT_TRUE(std::equal(again->begin(), again->end(), bytes.begin(), bytes.end()))
+      << decoded.message.index();
+}
+
+// Decodes with every decoder.
 void decode_everything(std::span<const std::byte> bytes, std::size_t descriptors) {
   const auto exact = std::make_unique<std::byte[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), exact.get());
   const std::span<const std::byte> copy(exact.get(), bytes.size());
-  if (const auto client = wire::decode_client_message(copy, descriptors)) {
-    const auto again = wire::encode(client->request, client->message);
-    EXPECT_TRUE(again || std::holds_alternative<wire::Hello>(client->message));
-  }
-  if (const auto service = wire::decode_service_message(copy, descriptors)) {
-    EXPECT_TRUE(wire::encode(service->request, service->message));
-  }
+  if (const auto client = wire::decode_client_message(copy, descriptors)) expect_canonical(*client, copy);
+  if (const auto service = wire::decode_service_message(copy, descriptors)) expect_canonical(*service, copy);
   (void)wire::decode_peer_message(copy);
   if (const auto device = wire::decode_device_message(copy, descriptors)) {
     if (const auto* grants = std::get_if<wire::GrantBatch>(&*device)) {
