@@ -57,6 +57,9 @@ Service::~Service() {
   listener_.reset();
   // Sessions hold channels whose handlers hold the sessions: ending them cuts the circle.
   while (!state_->sessions.empty()) state_->sessions.begin()->second->end(FailureKind::closing, "the service stops");
+  // Channels let go of their handlers in a later turn, which a stopped loop would never come to.
+  context_.restart();
+  context_.poll();
 }
 
 void Service::add_device(const Device& device) {
