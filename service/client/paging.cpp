@@ -136,6 +136,7 @@ void Paging::fail_all(const Failure& failure) {
   }
   requests_.clear();
   outbox_.clear();
+  fds_.clear();
   // What the lost service knew: it asks for nothing any more.
   tables_.clear();
   listed_.clear();

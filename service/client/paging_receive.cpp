@@ -82,10 +82,10 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
     place(batch);
     hide(batch);
   }
-  fds_.clear();
   commit(batch);
   if (batch.completes()) complete(*batch.completes());
   send(PeerGranted{batch.batch()});
+  fds_.clear();  // While the service makes the next batch.
 }
 
 void Paging::place(const wire::GrantBatch& batch) {

@@ -11,9 +11,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import daemon
 import penstock
 import test_package
+from test_package import daemon
 
 try:
     import numpy

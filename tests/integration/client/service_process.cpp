@@ -71,7 +71,12 @@ void ServiceProcess::kill() {
   pid_ = -1;
 }
 
-void ServiceProcess::pause() { CHECK(::kill(pid_, SIGSTOP) == 0); }
+void ServiceProcess::pause() {
+  CHECK(::kill(pid_, SIGSTOP) == 0);
+  int status = 0;
+  CHECK(::waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status));  // All its threads.
+}
+
 void ServiceProcess::go_on() { CHECK(::kill(pid_, SIGCONT) == 0); }
 
 std::string ServiceProcess::log() const {
