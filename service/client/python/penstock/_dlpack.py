@@ -33,18 +33,15 @@ class _ManagedVersioned(ctypes.Structure):
                 ("flags", c_uint64), ("tensor", _Tensor)]
 
 
-_DELETER = ctypes.CFUNCTYPE(None, c_void_p)
-_DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
+_CALL = ctypes.CFUNCTYPE(None, c_void_p)
 # What is handed out, by the address of its struct: struct, shape, strides, memory.
 _lent: dict[int, tuple[Any, ...]] = {}
 
 
-@_DELETER
 def _delete(managed: int) -> None:
     _lent.pop(managed, None)
 
 
-@_DESTRUCTOR
 def _destroy_capsule(capsule: int) -> None:
     # A capsule that nobody took still has its first name; one that was taken is the taker's to delete.
     for name in (b"dltensor", b"dltensor_versioned"):
@@ -52,8 +49,10 @@ def _destroy_capsule(capsule: int) -> None:
             _lent.pop(_get_pointer(capsule, name), None)
 
 
+_deleter = _CALL(_delete)
+_destructor = _CALL(_destroy_capsule)
 _new = ctypes.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, [c_void_p, c_char_p, _DESTRUCTOR]
+_new.restype, _new.argtypes = ctypes.py_object, [c_void_p, c_char_p, _CALL]
 # As addresses: the capsule is being destroyed, and must not be referred to again.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _get_pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
@@ -71,7 +70,7 @@ def capsule(memory: Any, dtype: str, shape: tuple[int, ...], max_version: tuple[
     dims = (c_int64 * max(len(shape), 1))(*shape)
     strides = (c_int64 * max(len(shape), 1))(*_strides(shape))
     tensor = _Tensor(ctypes.addressof(memory), *CPU, len(shape), code, DTYPES[dtype].bits, 1, dims, strides, 0)
-    deleter = ctypes.cast(_delete, c_void_p)
+    deleter = ctypes.cast(_deleter, c_void_p)
     managed: Any
     if versioned:
         flags = FLAG_IS_COPIED if copied else FLAG_READ_ONLY
@@ -80,7 +79,7 @@ def capsule(memory: Any, dtype: str, shape: tuple[int, ...], max_version: tuple[
         managed = _Managed(tensor, None, deleter)
     address = ctypes.addressof(managed)
     _lent[address] = (managed, dims, strides, memory)
-    return _new(address, b"dltensor_versioned" if versioned else b"dltensor", _destroy_capsule)
+    return _new(address, b"dltensor_versioned" if versioned else b"dltensor", _destructor)
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:

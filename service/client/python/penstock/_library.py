@@ -144,7 +144,7 @@ _Struct = TypeVar("_Struct", bound=ctypes.Structure)
 def sized(kind: type[_Struct]) -> _Struct:
     """An empty struct that knows its size."""
     value = kind()
-    value.size = ctypes.sizeof(kind)  # type: ignore[attr-defined]
+    value.size = ctypes.sizeof(kind)
     return value
 
 

@@ -15,8 +15,8 @@ from penstock._memory import Pin
 from penstock.errors import UnpinnedError, UnsupportedError
 
 if TYPE_CHECKING:
-    import numpy
-    import torch
+    import numpy as np
+    import torch as pt
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class PinnedTensor:
         """The bytes, read-only."""
         return memoryview(self._export()).cast("B").toreadonly()
 
-    def numpy(self) -> numpy.ndarray[Any, Any]:
+    def numpy(self) -> np.ndarray[Any, Any]:
         """A read-only array over the same memory. A dtype that neither numpy nor ml_dtypes has is shown as bytes, with
         the dtype's name in the array's dtype.metadata."""
         return _views.to_numpy(self.memory, self.dtype, self.shape)
 
-    def torch(self) -> torch.Tensor:
+    def torch(self) -> pt.Tensor:
         """A tensor over the same memory. torch knows no read-only tensors: what is written to it stays in this process,
         and is gone with the last such view."""
         return _views.to_torch(self._export(writable=True), self.dtype, self.shape)
@@ -77,7 +77,7 @@ class PinnedTensor:
         # The view as `data`: numpy keeps it, and with it the pin.
         return {"version": 3, "shape": self.shape, "typestr": _typestr(known.numpy), "data": self.memory}
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
