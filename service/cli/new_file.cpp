@@ -62,11 +62,14 @@ Outcome<NewFile> NewFile::create(const std::string& path, Existing existing) {
 }
 
 Outcome<void> NewFile::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return {};
   struct statvfs space {};
   const bool is_known = ::fstatvfs(fd_.get(), &space) == 0;
   const std::uint64_t free_bytes = is_known ? std::uint64_t{space.f_bavail} * space.f_frsize : 0;
-  if (bytes == 0 || ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) == 0) return {};
-  const int native = errno;
+  // Asked first: fallocate would take all that there is before it fails, and others would find the disk full meanwhile.
+  const bool fits = !is_known || bytes <= free_bytes;
+  if (fits && ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) == 0) return {};
+  const int native = fits ? errno : ENOSPC;
   if (native == EOPNOTSUPP || native == ENOSYS) return {};
   Failure failure = failed("fallocate", native);
   if (failure.kind == FailureKind::exhausted && is_known) {
