@@ -1,24 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/exporters/strict_page.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <regex>
 
 namespace penstock::test {
 namespace {
 
-const std::regex metric_name("[a-zA-Z_:][a-zA-Z0-9_:]*");
-const std::regex label_name("[a-zA-Z_][a-zA-Z0-9_]*");
-const std::regex number("-?[0-9]+(\\.[0-9]+)?(e[+-][0-9]+)?");
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+bool is_name(std::string_view text, bool colons) {
+  const auto fits = [&](char c) { return is_letter(c) || is_digit(c) || (colons && c == ':'); };
+  return !text.empty() && !is_digit(text.front()) && std::ranges::all_of(text, fits);
+}
+
+std::size_t take_digits(std::string_view& text) {
+  const std::size_t count = static_cast<std::size_t>(std::ranges::find_if_not(text, is_digit) - text.begin());
+  text.remove_prefix(count);
+  return count;
+}
+
+// 0.5, 12, -3e-06
+bool is_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  if (take_digits(text) == 0) return false;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    if (take_digits(text) == 0) return false;
+  }
+  if (text.starts_with("e+") || text.starts_with("e-")) {
+    text.remove_prefix(2);
+    if (take_digits(text) == 0) return false;
+  }
+  return text.empty();
+}
 
 std::optional<double> parse_value(std::string_view text) {
   if (text == "NaN") return NAN;
   if (text == "+Inf") return INFINITY;
   if (text == "-Inf") return -INFINITY;
-  if (!std::regex_match(text.begin(), text.end(), number)) return std::nullopt;
+  if (!is_number(text)) return std::nullopt;
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -68,7 +93,7 @@ bool StrictPage::parse_family(std::vector<std::string_view>& lines) {
   if (!help.starts_with("# HELP ")) return fail("wants HELP", help);
   help.remove_prefix(7);
   const std::string name(take_word(help));
-  if (!std::regex_match(name, metric_name) || help.empty()) return fail("has a bad HELP", lines[0]);
+  if (!is_name(name, true) || help.empty()) return fail("has a bad HELP", lines[0]);
   if (families_.contains(name)) return fail("shows a family twice", lines[0]);
   if (lines.size() < 2) return fail("lacks TYPE", name);
   std::string_view type = lines[1];
@@ -116,7 +141,7 @@ bool StrictPage::parse_labels(std::string_view& rest, std::map<std::string, std:
     if (equals == std::string_view::npos) return false;
     const std::string name(rest.substr(0, equals));
     rest.remove_prefix(equals + 1);
-    if (!std::regex_match(name, label_name) || !rest.starts_with('"')) return false;
+    if (!is_name(name, false) || !rest.starts_with('"')) return false;
     rest.remove_prefix(1);
     std::string value;
     while (!rest.empty() && rest.front() != '"') {
@@ -142,14 +167,15 @@ bool StrictPage::parse_labels(std::string_view& rest, std::map<std::string, std:
 bool StrictPage::check_histogram(const std::string& family, const PageFamily& parsed) {
   // By the labels other than le: bounds and their counts.
   std::map<std::string, std::map<double, double>> buckets;
-  const std::regex bound("^(.*_bucket\\{.*?),?le=\"([^\"]*)\"\\}$");
   for (const auto& [series, value] : parsed.samples) {
     if (!series.starts_with(family + "_bucket")) continue;
-    std::smatch match;
-    if (!std::regex_match(series, match, bound)) return fail("lacks le", series);
-    const std::optional<double> le = parse_value(match[2].str());
+    constexpr std::string_view label = "le=\"";
+    const std::size_t at = series.rfind(label);
+    if (at == std::string::npos || !series.ends_with("\"}")) return fail("lacks le", series);
+    const std::string_view text = std::string_view(series).substr(at + label.size());
+    const std::optional<double> le = parse_value(text.substr(0, text.size() - 2));
     if (!le) return fail("has a bad bound", series);
-    buckets[match[1].str()][*le] = value;
+    buckets[series.substr(0, series[at - 1] == ',' ? at - 1 : at)][*le] = value;
   }
   for (const auto& [head, counts] : buckets) {
     std::string labels = head.substr(family.size() + 7);
