@@ -69,7 +69,6 @@ class IndexReader {
       const auto record = copy_at<pstw_index_metadata>(blob_, metadata_at_ + i * sizeof(pstw_index_metadata));
       content.metadata.emplace_back(TRY(text(record.key)), TRY(text(record.value)));
     }
-    if (named_ > header_.text_bytes) return corrupt("a text is named more than once");
     return content;
   }
 

@@ -157,6 +157,35 @@ TEST(ControlCodec, FindsTheRequestNumberOfADamagedMessage) {
   EXPECT_EQ(wire::request_of(std::span(bytes).first(10)), 0u);
 }
 
+TEST(ControlCodec, RefusesATableWhoseFieldsBelongToAnotherKind) {
+  const auto messages = test::sample_client_messages();
+  const auto refuses = [&](std::size_t sample, auto change) {
+    auto open = std::get<wire::OpenTable>(messages[sample]);
+    change(open);
+    const wire::ClientMessage message(open);
+    return !decode_client_message(encoded(1, message), descriptors_of(message));
+  };
+  using Open = wire::OpenTable;
+  for (const std::size_t sample : {3u, 4u, 5u}) EXPECT_FALSE(refuses(sample, [](Open&) {}));
+  // A file's.
+  EXPECT_TRUE(refuses(3, [](Open& open) { open.checkpoints.clear(); }));
+  EXPECT_TRUE(refuses(3, [](Open& open) { open.checkpoints = {1, 2}; }));
+  EXPECT_TRUE(refuses(3, [](Open& open) { open.bytes = 1; }));
+  EXPECT_TRUE(refuses(3, [](Open& open) { open.manifest_bytes = 1; }));
+  // An assembled one.
+  EXPECT_TRUE(refuses(4, [](Open& open) { open.checkpoints.clear(); }));
+  EXPECT_TRUE(refuses(4, [](Open& open) { open.manifest_bytes = 0; }));
+  EXPECT_TRUE(refuses(4, [](Open& open) { open.bytes = 1; }));
+  EXPECT_TRUE(refuses(4, [](Open& open) { open.file = 1; }));
+  EXPECT_TRUE(refuses(4, [](Open& open) { open.layout = wire::Layout::identity; }));
+  // An anonymous one.
+  EXPECT_TRUE(refuses(5, [](Open& open) { open.checkpoints = {1}; }));
+  EXPECT_TRUE(refuses(5, [](Open& open) { open.bytes = 0; }));
+  EXPECT_TRUE(refuses(5, [](Open& open) { open.manifest_bytes = 1; }));
+  EXPECT_TRUE(refuses(5, [](Open& open) { open.overlay = true; }));
+  EXPECT_TRUE(refuses(5, [](Open& open) { open.file = 1; }));
+}
+
 // Each case changes one field of a good table reply.
 TEST(ControlCodec, RefusesATableWhoseNumbersDoNotAgree) {
   const wire::ServiceMessage message = test::sample_service_messages()[5];

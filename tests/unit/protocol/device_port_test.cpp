@@ -71,6 +71,7 @@ TEST(DevicePort, SendsGrantsRevokesAndCompletionsInOneOrder) {
   const auto grants = next();
   ASSERT_TRUE(std::holds_alternative<wire::GrantBatch>(grants));
   EXPECT_EQ(std::get<wire::GrantBatch>(grants)[1].page, 3u);
+  ASSERT_TRUE(std::get<wire::GrantBatch>(grants).completes());
   EXPECT_EQ(std::get<wire::GrantBatch>(grants).completes()->request, 9u);
   EXPECT_EQ(*size_of(descriptors[1]), 8192u);
   EXPECT_EQ(std::get<wire::RevokePage>(next()).page, 2u);

@@ -128,6 +128,14 @@ TEST(IndexBlob, RefusesALyingTensor) {
   EXPECT_TRUE(refuses([](pstw_index_tensor& tensor) { tensor.file = 1; }));
 }
 
+TEST(IndexBlob, RefusesTensorsOutOfOrder) {
+  const Bytes blob = *build_index_blob(sample());
+  const std::size_t second =
+      sizeof(pstw_index_header) + 2 * sizeof(pstw_index_file) + sizeof(pstw_index_tensor);
+  EXPECT_FALSE(parse(changed<pstw_index_tensor>(blob, second, [](auto& tensor) { tensor.offset = 200; })));
+  EXPECT_TRUE(parse(changed<pstw_index_tensor>(blob, second, [](auto& tensor) { tensor.offset = 99; })));
+}
+
 // A small document must not unfold into a large one.
 TEST(IndexBlob, RefusesToNameOneTextManyTimes) {
   IndexContent content = sample();

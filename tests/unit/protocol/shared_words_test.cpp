@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -116,7 +117,8 @@ TEST(PinWords, CannotBeResizedOrSealedByAClient) {
   const int fd = (*words)->fd();
   EXPECT_EQ(::ftruncate(fd, 0), -1);
   EXPECT_EQ(::ftruncate(fd, 1 << 20), -1);
-  EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+  EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+  EXPECT_EQ(errno, EPERM) << "another client's writable mapping must not be refused";
   EXPECT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 80), 0) << "harms its owner alone";
   EXPECT_EQ((*words)->count(9), 0u);
 }
