@@ -90,9 +90,10 @@ void AdmissionDesk::run(const ledger::Command& command) {
           [&](const ledger::NotReleased& refused) { released_ = tl::unexpected<Failure>(refused.failure); },
           [&](const ledger::SetBudget& budget) {
             device_.ask(mail::ChangeBudget{.request = {}, .bytes = budget.bytes},
-                        [this, order = budget.order](const RequestDone& done) {
+                        [this, order = budget.order, bytes = budget.bytes](const RequestDone& done) {
+                          // From the answer itself: the published figures are of another moment.
                           step(ledger::BudgetAnswered{.order = order,
-                                                      .used_bytes = device_.stats().used_bytes.load(),
+                                                      .used_bytes = bytes + done.kept_pinned_bytes,
                                                       .pinned_bytes = done.kept_pinned_bytes,
                                                       .stuck_bytes = device_.stats().stuck_bytes.load()});
                         });
