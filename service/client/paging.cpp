@@ -109,7 +109,7 @@ std::uint64_t Paging::enlist(Request& request) {
 }
 
 bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline, bool cooperative) {
-  const bool done = socket_.wait(lock, request, deadline, [this] { receive(); }, [&] {
+  const bool done = socket_.wait(lock, request, deadline, [&] { receive(&request); }, [&] {
     if (cooperative) run_listed(true);
   });
   if (!done) {

@@ -111,7 +111,8 @@ class Paging {
   };
 
   // All below: under mutex_.
-  void receive();
+  // Handles what is there, up to the completion of `awaited`.
+  void receive(const Request* awaited = nullptr);
   void handle(std::span<const std::byte> datagram);
   // `lost`: the descriptors didn't arrive.
   void take(const wire::GrantBatch& batch, const std::optional<Failure>& lost);

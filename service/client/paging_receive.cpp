@@ -24,10 +24,11 @@ Failure mapping_refused(const Error& error) {
 
 }  // namespace
 
-void Paging::receive() {
+void Paging::receive(const Request* awaited) {
   flush();
   if (!listed_.empty()) run_listed(false);
-  while (socket_.is_open()) {
+  // Once what this thread waits for is there, the rest is for whoever reads next.
+  while (socket_.is_open() && (awaited == nullptr || !awaited->done)) {
     const auto length = receive_message(socket_.fd(), buffer_, fds_);
     if (length) {
       handle(std::span(buffer_).first(*length));
