@@ -8,9 +8,11 @@
 #include <vector>
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/io/pread_reader.hpp"
+#include "dataplane/pager/linger.hpp"
 #include "dataplane/pager/poll_loop.hpp"
 
 namespace penstock {
@@ -129,26 +131,36 @@ Outcome<void> DataplaneThread::open_on_thread() {
 
 void DataplaneThread::run() {
   Nanoseconds now = monotonic_now();
+  Linger linger(options_.linger);
   while (!pager_->stopped()) {
-    std::optional<Nanoseconds> timeout;
-    if (pager_->wants_turn()) {
-      timeout = Nanoseconds{0};
-    } else if (const std::optional<Nanoseconds> due = pager_->next_deadline()) {
-      timeout = *due - now;
+    if (linger.lingers(now)) {
+      ::sched_yield();
+      linger.yielded(now, monotonic_now());
     }
-    loop_->wait(timeout);
+    const bool found = loop_->wait(linger.lingers(now) ? Nanoseconds{0} : time_to_wait(now));
     now = monotonic_now();
+    if (!found && linger.lingers(now) && !pager_->wants_turn()) continue;
     pager_->turn(now, {.mail = loop_->ready(PollLoop::Source::mail),
                        .device = loop_->ready(PollLoop::Source::device),
                        .reads = loop_->ready(PollLoop::Source::reads),
                        .readable = loop_->readable(),
                        .writable = loop_->writable()});
+    if (!pager_->has_unsettled()) continue;
     // The second reading of the clock: a fault that was served in this turn took as long as the turn.
-    if (pager_->has_unsettled()) pager_->settle(now = monotonic_now());
+    pager_->settle(now = monotonic_now());
+    linger.fault_served(now);
   }
   if (!pager_->stuck_on().empty()) leave_behind(pager_->abandon_loads(), device_);
   // Reads, sockets and the ring belong to this thread, so they end here.
   pager_.reset();
+}
+
+// Until the next deadline; empty: for ever.
+std::optional<Nanoseconds> DataplaneThread::time_to_wait(Nanoseconds now) const {
+  if (pager_->wants_turn()) return Nanoseconds{0};
+  const std::optional<Nanoseconds> due = pager_->next_deadline();
+  if (!due) return std::nullopt;
+  return *due - now;
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -31,6 +32,8 @@ struct DataplaneThreadOptions {
   ReadStreamOptions stream{.bulk_bytes_in_flight = 16ull << 20};
   LoadPipelineOptions loads;
   PagerOptions pager;
+  // How long after a fault the thread looks for the client's next message before it sleeps, yielding the processor.
+  Nanoseconds linger = std::chrono::microseconds(50);
   std::size_t mail_messages = 1024;
   std::size_t news_messages = 8192;
 };
@@ -67,6 +70,7 @@ class DataplaneThread {
   Outcome<std::unique_ptr<LoadPipeline>> open_pipeline();
   Outcome<void> open_on_thread();
   void run();
+  std::optional<Nanoseconds> time_to_wait(Nanoseconds now) const;
 
   SharedDevice device_;
   std::unique_ptr<EvictionPolicy> policy_;

@@ -53,7 +53,7 @@ void PollLoop::remove(SessionId, int fd) {
   static_cast<void>(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr));
 }
 
-void PollLoop::wait(std::optional<Nanoseconds> timeout) {
+bool PollLoop::wait(std::optional<Nanoseconds> timeout) {
   std::array<epoll_event, events_max> events;
   sources_ = {};
   readable_.clear();
@@ -76,6 +76,7 @@ void PollLoop::wait(std::optional<Nanoseconds> timeout) {
     if ((event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) readable_.push_back(session);
     if ((event.events & EPOLLOUT) != 0) writable_.push_back(session);
   }
+  return count > 0;
 }
 
 }  // namespace penstock

@@ -30,8 +30,8 @@ class PollLoop final : public PeerWatch {
   void set_writable(SessionId session, int fd, bool watched) override;
   void remove(SessionId session, int fd) override;
 
-  // Waits until something is ready, or `timeout` has passed; without one, for ever.
-  void wait(std::optional<Nanoseconds> timeout);
+  // Waits until something is ready, or `timeout` has passed; without one, for ever. True when something is ready.
+  bool wait(std::optional<Nanoseconds> timeout);
 
   // What the last wait found.
   bool ready(Source source) const { return sources_[static_cast<std::size_t>(source)]; }

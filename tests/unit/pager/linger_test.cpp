@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/pager/linger.hpp"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+TEST(Linger, LastsASpanAfterEachFault) {
+  Linger linger(microseconds(50));
+  EXPECT_FALSE(linger.lingers(Nanoseconds{0}));
+  linger.fault_served(milliseconds(1));
+  EXPECT_TRUE(linger.lingers(milliseconds(1) + microseconds(49)));
+  EXPECT_FALSE(linger.lingers(milliseconds(1) + microseconds(50)));
+  linger.fault_served(milliseconds(2));
+  EXPECT_TRUE(linger.lingers(milliseconds(2)));
+}
+
+TEST(Linger, RestsWhenSomebodyElseKeptTheProcessor) {
+  Linger linger(microseconds(50));
+  linger.fault_served(milliseconds(1));
+  linger.yielded(milliseconds(1), milliseconds(1) + microseconds(10));  // A client that maps its page.
+  EXPECT_TRUE(linger.lingers(milliseconds(1) + microseconds(10)));
+  linger.yielded(milliseconds(1), milliseconds(4));
+  EXPECT_FALSE(linger.lingers(milliseconds(1) + microseconds(20)));
+  linger.fault_served(milliseconds(500));
+  EXPECT_FALSE(linger.lingers(milliseconds(500)));
+  linger.fault_served(milliseconds(1004));
+  EXPECT_TRUE(linger.lingers(milliseconds(1004)));
+}
+
+TEST(Linger, DoesNotExistWithoutASpan) {
+  Linger linger(Nanoseconds{0});
+  linger.fault_served(milliseconds(1));
+  EXPECT_FALSE(linger.lingers(milliseconds(1)));
+}
+
+}  // namespace
+}  // namespace penstock
