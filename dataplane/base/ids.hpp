@@ -11,6 +11,7 @@ namespace penstock {
 
 enum class SessionId : std::uint32_t {};  // One connected client.
 enum class TableId : std::uint32_t {};    // One page table on one device.
+enum class TableNumber : std::uint32_t {};  // What one session calls a table that it opened: one number an opening.
 enum class FrameId : std::uint32_t {};    // Physical memory behind a page; meaning belongs to one FrameOwner.
 enum class SlotId : std::uint16_t {};     // One unit of the pinned staging ring.
 enum class FileId : std::uint32_t {};     // An open checkpoint file inside one FileReader.

@@ -47,6 +47,7 @@ struct OpenTable {
 struct AttachTable {
   SessionId session{};
   TableId table{};
+  TableNumber number{};                       // On the session's socket. New at each opening, so that what is late is known.
   RevokeMode mode = RevokeMode::agent;
   std::shared_ptr<const PinWords> pins;       // The session's region: read as a hint only.
 };

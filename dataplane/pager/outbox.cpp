@@ -14,24 +14,35 @@ Outbox::Outbox(PeerPort& port, FrameOwner& frames) : port_(port), frames_(frames
   completed_faults_.reserve(16);
 }
 
-void Outbox::add(const Grant& grant) {
+void Outbox::add(const Grant& grant, TableNumber table) {
   CHECK(!unacknowledged_ && batch_.size() < grant_batch_pages);
   CHECK(!collected_);
   if (batch_.empty()) spoiled_ = false;
-  batch_.push_back(grant);
+  batch_.push_back({.grant = grant, .table = table});
   collected_ = grant.last;
 }
 
 void Outbox::send_batch(const std::optional<OutgoingCompletion>& completes) {
   CHECK(collected_);
   collected_ = false;
-  unacknowledged_ = batch_.front().batch;
+  unacknowledged_ = batch_.front().grant.batch;
   send_or_queue(BatchMark{.completes = completes});
 }
 
-void Outbox::send(const Revoke& revoke) { send_or_queue(revoke); }
+void Outbox::send(const Revoke& revoke, TableNumber table) {
+  send_or_queue(OutgoingRevoke{.revoke = revoke, .table = table});
+}
 void Outbox::send(const OutgoingCompletion& completion) { send_or_queue(completion); }
 void Outbox::send_closing() { send_or_queue(ClosingMark{}); }
+
+void Outbox::forget(TableNumber table) {
+  // Their frames may be somebody else's soon. A batch without pages is settled when its turn comes.
+  std::erase_if(batch_, [table](const OutgoingGrant& each) { return each.table == table; });
+  std::erase_if(queue_, [table](const Message& message) {
+    const auto* revoke = std::get_if<OutgoingRevoke>(&message);
+    return revoke != nullptr && revoke->table == table;
+  });
+}
 
 void Outbox::send_or_queue(const Message& message) {
   if (state_ == State::gone || state_ == State::overflow) return;
@@ -69,7 +80,7 @@ Result<> Outbox::transmit(const BatchMark& mark) {
   std::array<GrantedPage, grant_batch_pages> pages;
   descriptors_.clear();
   for (std::size_t index = 0; index < batch_.size();) {
-    const Grant& grant = batch_[index];
+    const Grant& grant = batch_[index].grant;
     Result<UniqueFd> shared =
         frames_.share(grant.frame, grant.writable ? FrameAccess::private_writable : FrameAccess::shared_read_only);
     if (!shared) {
@@ -78,7 +89,7 @@ Result<> Outbox::transmit(const BatchMark& mark) {
       spoiled_ = true;
       continue;
     }
-    pages[index] = {.table = raw(grant.page.table),
+    pages[index] = {.table = raw(batch_[index].table),
                     .page = grant.page.index,
                     .generation = raw(grant.generation),
                     .writable = grant.writable,
@@ -106,8 +117,8 @@ Result<> Outbox::transmit(const BatchMark& mark) {
   return {};
 }
 
-Result<> Outbox::transmit(const Revoke& revoke) {
-  return port_.send_revoke(raw(revoke.page.table), revoke.page.index, raw(revoke.generation));
+Result<> Outbox::transmit(const OutgoingRevoke& message) {
+  return port_.send_revoke(raw(message.table), message.revoke.page.index, raw(message.revoke.generation));
 }
 
 Result<> Outbox::transmit(const OutgoingCompletion& completion) { return transmit_completion(completion); }

@@ -48,13 +48,15 @@ class Outbox {
   Outbox(PeerPort& port, FrameOwner& frames);
 
   // Adds a page to the batch that is being collected.
-  void add(const Grant& grant);
+  void add(const Grant& grant, TableNumber table);
   bool has_collected() const { return collected_; }
   // Sends the collected batch. `completes`: the request that ends with it.
   void send_batch(const std::optional<OutgoingCompletion>& completes);
-  void send(const Revoke& revoke);
+  void send(const Revoke& revoke, TableNumber table);
   void send(const OutgoingCompletion& completion);
   void send_closing();
+  // The client has closed the table: what still waits of it is not handed over any more.
+  void forget(TableNumber table);
   // Goes on with what waits.
   void flush();
 
@@ -76,12 +78,20 @@ class Outbox {
     std::optional<OutgoingCompletion> completes;
   };
   struct ClosingMark {};
-  using Message = std::variant<BatchMark, Revoke, OutgoingCompletion, ClosingMark>;
+  struct OutgoingGrant {
+    Grant grant;
+    TableNumber table{};
+  };
+  struct OutgoingRevoke {
+    Revoke revoke;
+    TableNumber table{};
+  };
+  using Message = std::variant<BatchMark, OutgoingRevoke, OutgoingCompletion, ClosingMark>;
 
   void send_or_queue(const Message& message);
   bool try_send(const Message& message);
   Result<> transmit(const BatchMark& mark);
-  Result<> transmit(const Revoke& revoke);
+  Result<> transmit(const OutgoingRevoke& revoke);
   Result<> transmit(const OutgoingCompletion& completion);
   Result<> transmit(const ClosingMark& mark);
   Result<> transmit_completion(const std::optional<OutgoingCompletion>& completion);
@@ -92,7 +102,7 @@ class Outbox {
   State state_ = State::open;
   std::deque<Message> queue_;
   std::size_t queue_max_ = 1024;
-  std::vector<Grant> batch_;               // Collected, or waiting in the queue.
+  std::vector<OutgoingGrant> batch_;       // Collected, or waiting in the queue.
   std::vector<UniqueFd> descriptors_;      // Of one transmit; kept for its memory.
   bool collected_ = false;
   bool spoiled_ = false;                   // A page of this batch could not be handed over.

@@ -54,15 +54,20 @@ void Pager::run(const Grant& command) {
   if (session == nullptr) return;
   if (collecting_ != nullptr && collecting_ != session) send_collected(std::nullopt);
   collecting_ = session;
-  session->record_grant(command);
-  session->outbox().add(command);
+  // A detached table gets no grants: the core ends its tickets first.
+  Attachment* attachment = session->find(command.page.table);
+  CHECK(attachment != nullptr);
+  attachment->granted[command.page.index] = command.generation;
+  session->outbox().add(command, attachment->number);
 }
 
 void Pager::run(const Revoke& command) {
   PeerSession* session = find_session(command.session);
   if (session == nullptr) return;
   if (collecting_ == session) send_collected(std::nullopt);
-  session->outbox().send(command);
+  const Attachment* attachment = session->find(command.page.table);
+  CHECK(attachment != nullptr);
+  session->outbox().send(command, attachment->number);
   after_sending(*session);
 }
 

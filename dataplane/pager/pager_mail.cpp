@@ -88,6 +88,7 @@ void Pager::take(mail::AttachTable& message) {
   // Its session may have ended, or its table gone, while the message was under way.
   if (session == nullptr || table == tables_.end() || table->second.closing || table->second.orphaned) return;
   session->attach({.table = message.table,
+                   .number = message.number,
                    .kind = table->second.kind,
                    .origin = table->second.origin,
                    .pages = table->second.pages,

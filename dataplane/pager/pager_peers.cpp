@@ -150,7 +150,7 @@ void Pager::take(PeerSession& session, const PeerCancel& message) {
 // The table that a client names, and pages of it. Null when it has been closed meanwhile, or when the name ended the
 // session.
 Attachment* Pager::named(PeerSession& session, std::uint32_t number, std::uint32_t first, std::uint32_t count) {
-  const TableId table{number};
+  const TableNumber table{number};
   Attachment* found = session.find(table);
   if (found == nullptr && !session.had(table)) {
     // The service attached it before the client could name it: the message is in the mailbox.

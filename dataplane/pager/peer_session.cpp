@@ -20,15 +20,18 @@ PeerSession::PeerSession(SessionId id, std::unique_ptr<PeerPort> port, FrameOwne
 }
 
 void PeerSession::attach(Attachment attachment) {
-  CHECK(find(attachment.table) == nullptr && !had(attachment.table));
+  CHECK(find(attachment.table) == nullptr && attachment.number > last_number_);
+  last_number_ = attachment.number;
   attachment.granted.assign(attachment.pages, Generation{});
   attachments_.push_back(std::move(attachment));
   bound_queue();
 }
 
 void PeerSession::detach(TableId table) {
-  if (std::erase_if(attachments_, [table](const Attachment& each) { return each.table == table; }) == 0) return;
-  detached_.insert(table);
+  const Attachment* attachment = find(table);
+  if (attachment == nullptr) return;
+  outbox_.forget(attachment->number);
+  std::erase_if(attachments_, [table](const Attachment& each) { return each.table == table; });
   bound_queue();
 }
 
@@ -38,16 +41,17 @@ Attachment* PeerSession::find(TableId table) {
   return found == attachments_.end() ? nullptr : &*found;
 }
 
+Attachment* PeerSession::find(TableNumber number) {
+  const auto found = std::find_if(attachments_.begin(), attachments_.end(),
+                                  [number](const Attachment& each) { return each.number == number; });
+  return found == attachments_.end() ? nullptr : &*found;
+}
+
 Attachment* PeerSession::overlay_of(TableId shared) {
   const auto found = std::find_if(attachments_.begin(), attachments_.end(), [shared](const Attachment& each) {
     return each.kind == TableKind::overlay && each.origin == shared;
   });
   return found == attachments_.end() ? nullptr : &*found;
-}
-
-void PeerSession::record_grant(const Grant& grant) {
-  Attachment* attachment = find(grant.page.table);
-  if (attachment != nullptr) attachment->granted[grant.page.index] = grant.generation;
 }
 
 void PeerSession::record_end(PageKey page, Generation generation) {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
 #include <vector>
 
 #include "dataplane/base/ids.hpp"
@@ -18,6 +17,7 @@ namespace penstock {
 
 struct Attachment {
   TableId table{};
+  TableNumber number{};                    // What the client calls it.
   TableKind kind = TableKind::file;
   TableId origin{};                        // Overlay: the shared table that it overrides.
   std::uint32_t pages = 0;
@@ -36,12 +36,12 @@ class PeerSession {
   void attach(Attachment attachment);
   void detach(TableId table);
   Attachment* find(TableId table);
+  Attachment* find(TableNumber number);
   Attachment* overlay_of(TableId shared);
-  // It had the table once. Numbers are never used again, so a message about it is late, not wrong.
-  bool had(TableId table) const { return detached_.contains(table); }
+  // It has or had a table of this number. Numbers only grow, so a message about a detached one is late, not wrong.
+  bool had(TableNumber number) const { return raw(number) != 0 && number <= last_number_; }
   const std::vector<Attachment>& attachments() const { return attachments_; }
 
-  void record_grant(const Grant& grant);
   void record_end(PageKey page, Generation generation);
 
   // Requests that are not completed yet.
@@ -57,7 +57,7 @@ class PeerSession {
   std::unique_ptr<PeerPort> port_;
   Outbox outbox_;
   std::vector<Attachment> attachments_;
-  std::unordered_set<TableId> detached_;
+  TableNumber last_number_{};
 };
 
 }  // namespace penstock

@@ -44,7 +44,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::shared_ptr<const PinWords> pins;
     std::uint64_t checkpoint = 0;          // Handle, of file tables.
   };
-  const std::map<TableId, OpenTable>& tables() const { return tables_; }
+  const std::map<TableNumber, OpenTable>& tables() const { return tables_; }
   const std::map<std::uint64_t, std::shared_ptr<Checkpoint>>& checkpoints() const { return checkpoints_; }
   std::uint64_t pinned_bytes() const;   // By its pin words: a hint.
   std::uint64_t private_bytes() const;  // Anonymous and made private, resident.
@@ -93,10 +93,11 @@ class Session : public std::enable_shared_from_this<Session> {
   bool greeted_ = false, wants_events_ = false, ended_ = false, stuck_ = false;
 
   std::map<std::uint64_t, std::shared_ptr<Checkpoint>> checkpoints_;
-  std::map<TableId, OpenTable> tables_;
+  std::map<TableNumber, OpenTable> tables_;
   std::map<DeviceLink*, UniqueFd> connected_;  // The client's end of the socket, until the first table's reply takes it.
   std::set<std::uint64_t> unanswered_;
   std::uint64_t last_handle_ = 0;
+  std::uint32_t last_table_ = 0;
 };
 
 }  // namespace penstock

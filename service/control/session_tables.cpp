@@ -38,8 +38,9 @@ void Session::on(std::uint64_t request, wire::OpenTable&& open, UniqueFds&& fds)
   if (auto connected = connect_device(**device); !connected) return refuse(request, connected.error());
   auto table = make_table(open, **device, fds);
   if (!table) return refuse(request, table.error());
-  if (tables_.contains((*table)->id)) {
-    return refuse(request, {FailureKind::busy, fmt::format("this client has table {} open already", raw((*table)->id)),
+  const auto known = std::ranges::find_if(tables_, [&](const auto& each) { return each.second.table == *table; });
+  if (known != tables_.end()) {
+    return refuse(request, {FailureKind::busy, fmt::format("this client has table {} open already", raw(known->first)),
                             "use the table that is open, or close it first"});
   }
   if (auto attached = attach(request, open, *table); !attached) {
@@ -137,11 +138,13 @@ Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open
   UniqueFd& socket = connected_.at(table->device);
   const bool first = static_cast<bool>(socket);
   if (first) fds.push_back(std::move(socket));
-  service_.tables.attach(*table, id_, open.mode, mine.pins);
-  if (mine.overlay) service_.tables.attach(*mine.overlay, id_, open.mode, mine.pins);
+  const TableNumber number{++last_table_};
+  service_.tables.attach(*table, id_, number, open.mode, mine.pins);
+  const TableNumber overlay_number{mine.overlay ? ++last_table_ : 0};
+  if (mine.overlay) service_.tables.attach(*mine.overlay, id_, overlay_number, open.mode, mine.pins);
   answer(request,
-         wire::TableReply{.table = raw(table->id),
-                          .overlay_table = mine.overlay ? raw(mine.overlay->id) : 0,
+         wire::TableReply{.table = raw(number),
+                          .overlay_table = raw(overlay_number),
                           .pages = table->pages,
                           .layout = to_wire(table->layout),
                           .page_bytes = table->device->description().limits.frame_bytes,
@@ -150,12 +153,12 @@ Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open
                           .tensor_offsets = table->tensor_offsets.size(),
                           .device_socket = first},
          std::move(fds));
-  tables_.emplace(table->id, std::move(mine));
+  tables_.emplace(number, std::move(mine));
   return {};
 }
 
 void Session::on(std::uint64_t request, wire::CloseTable&& close, UniqueFds&&) {
-  const auto found = tables_.find(TableId{close.table});
+  const auto found = tables_.find(TableNumber{close.table});
   if (found == tables_.end()) {
     return refuse(request, {FailureKind::not_found, fmt::format("table {} is not open here", close.table), ""});
   }

@@ -150,9 +150,11 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::open(SharedTable table, Ses
   return shared;
 }
 
-void TableRegistry::attach(SharedTable& table, SessionId session, RevokeMode mode, std::shared_ptr<const PinWords> pins) {
+void TableRegistry::attach(SharedTable& table, SessionId session, TableNumber number, RevokeMode mode,
+                           std::shared_ptr<const PinWords> pins) {
   ++table.attached;
-  table.device->send(mail::AttachTable{.session = session, .table = table.id, .mode = mode, .pins = std::move(pins)});
+  table.device->send(mail::AttachTable{
+      .session = session, .table = table.id, .number = number, .mode = mode, .pins = std::move(pins)});
 }
 
 void TableRegistry::detach(SharedTable& table, SessionId session) {

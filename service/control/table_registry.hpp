@@ -48,7 +48,8 @@ class TableRegistry {
   Outcome<std::shared_ptr<SharedTable>> anonymous_table(std::uint64_t bytes, DeviceLink& device, SessionId owner);
   Outcome<std::shared_ptr<SharedTable>> overlay_table(const SharedTable& origin, SessionId owner);
 
-  void attach(SharedTable& table, SessionId session, RevokeMode mode, std::shared_ptr<const PinWords> pins);
+  void attach(SharedTable& table, SessionId session, TableNumber number, RevokeMode mode,
+              std::shared_ptr<const PinWords> pins);
   void detach(SharedTable& table, SessionId session);
   // REQUIRES: nobody is attached.
   void close(const std::shared_ptr<SharedTable>& table);

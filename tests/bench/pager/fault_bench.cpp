@@ -100,7 +100,7 @@ void serve(const Settings& settings, UniqueFd socket, UniqueFd go) {
       mail::OpenSession{.session = session, .port = std::make_unique<DevicePort>(std::move(socket))}));
   auto pins = PinWords::create(pages);
   CHECK(pins);
-  CHECK(thread->mail().try_push(mail::AttachTable{.session = session, .table = TableId{1}, .pins = *pins}));
+  CHECK(thread->mail().try_push(mail::AttachTable{.session = session, .table = TableId{1}, .number = TableNumber{1}, .pins = *pins}));
   go.reset();
   int status = 0;
   while (::wait(&status) > 0) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -124,6 +124,39 @@ TEST_F(Served, ASecondClientGetsTheSameFrames) {
   pst_release_text(json);
 }
 
+TEST_F(Served, ATableThatIsOpenedAgainHasNothingOfTheClosedOne) {
+  start(8 * page);
+  const std::string file = write("m.safetensors", 20);  // 15 pages.
+  Client other(service->socket());
+  other.open(file);
+  std::atomic<bool> over = false;
+  // Somebody else takes pages all the time, so that revokes and grants are under way while the table is closed.
+  std::thread busy([&] {
+    for (std::uint64_t at = 0; !over; at = (at + page) % (14 * page)) {
+      if (other.pin(at, page) == PST_DONE) other.unpin(at, page);
+    }
+  });
+  Client client(service->socket(), false);
+  ASSERT_EQ(pst_open(client.client, file.c_str(), &client.checkpoint), PST_DONE) << client.error();
+  Random random(1);
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
+    pst_table_options options{};
+    options.size = sizeof options;
+    ASSERT_EQ(pst_table_open(client.checkpoint, &options, &client.table), PST_DONE) << client.error();
+    client.look();
+    const std::uint64_t at = random.below(14) * page;
+    const pst_status status = client.pin(at, page);
+    ASSERT_TRUE(status == PST_DONE || status == PST_OFFLOADED) << client.error();
+    if (status == PST_DONE) {
+      EXPECT_TRUE(is_the_file(client, at, page));
+      EXPECT_EQ(client.unpin(at, page), PST_DONE);
+    }
+    pst_table_close(client.table);
+  }
+  over = true;
+  busy.join();
+}
+
 TEST_F(Served, ThreadsPageThroughADeviceThatIsTooSmall) {
   start(16 * page);
   const std::string file = write("m.safetensors", 40);  // 30 pages.

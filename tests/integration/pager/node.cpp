@@ -97,7 +97,7 @@ void Node::attach(std::uint32_t session, std::uint32_t table) {
   auto made = PinWords::create(words.at(table)->pages());
   CHECK(made);
   pins[table] = *made;
-  mail(mail::AttachTable{.session = SessionId{session}, .table = TableId{table}, .pins = *made});
+  mail(mail::AttachTable{.session = SessionId{session}, .table = TableId{table}, .number = TableNumber{table}, .pins = *made});
 }
 
 void Node::mail(PagerMail message) { CHECK(thread->mail().try_push(std::move(message))); }

@@ -12,6 +12,7 @@ namespace penstock::test {
 namespace {
 
 constexpr TableId table{4};
+constexpr TableNumber number{9}, other_number{10};
 
 class OutboxTest : public ::testing::Test {
  protected:
@@ -28,7 +29,8 @@ class OutboxTest : public ::testing::Test {
                   .page = {.table = table, .index = page},
                   .generation = Generation{5},
                   .frame = frame(),
-                  .last = page + 1 == pages});
+                  .last = page + 1 == pages},
+                 number);
     }
   }
   static OutgoingCompletion completion(std::uint64_t request, std::optional<Nanoseconds> received = std::nullopt) {
@@ -53,11 +55,26 @@ TEST_F(OutboxTest, SendsABatchWithItsCompletionInOneMessage) {
   EXPECT_EQ(port.sent_count(), 0u);
 }
 
+TEST_F(OutboxTest, SaysNothingMoreOfATableThatWasClosed) {
+  const Revoke revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}};
+  port.refuse_sends(Errc::busy);
+  collect(1, 2);
+  outbox.send_batch(std::nullopt);
+  outbox.send(revoke, number);
+  outbox.send(revoke, other_number);
+  outbox.forget(number);
+  port.refuse_sends(std::nullopt);
+  outbox.flush();
+  EXPECT_EQ(port.take<SentRevoke>().table, raw(other_number));
+  EXPECT_EQ(port.sent_count(), 0u);
+  EXPECT_EQ(outbox.take_void_batch(), 1u);  // For the core, as if it had been acknowledged.
+}
+
 TEST_F(OutboxTest, KeepsTheOrderWhileTheSocketIsFull) {
   port.refuse_sends(Errc::busy);
   collect(1, 1);
   outbox.send_batch(std::nullopt);
-  outbox.send(Revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}});
+  outbox.send(Revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}}, number);
   outbox.send(completion(2, Nanoseconds{1}));
   EXPECT_EQ(outbox.state(), Outbox::State::writable);
   EXPECT_TRUE(outbox.completed_faults().empty());

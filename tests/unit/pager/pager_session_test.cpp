@@ -73,6 +73,36 @@ TEST(PagerSession, IgnoresLateMessagesAboutATableThatItHad) {
   EXPECT_TRUE(rig.take_news<PeerGone>().empty());
 }
 
+TEST(PagerSession, TellsATableThatIsOpenedAgainFromItsFormerSelf) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(frame);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  const SentGrants before = client->take<SentGrants>();
+  ASSERT_EQ(before.pages.size(), 1u);
+  client->say(PeerGranted{.batch = before.batch});
+  rig.settle();
+  rig.mail(mail::DetachTable{.session = SessionId{1}, .table = TableId{1}});
+  const auto pins = PinWords::create(1);
+  rig.mail(mail::AttachTable{.session = SessionId{1}, .table = TableId{1}, .number = TableNumber{2}, .pins = *pins});
+  rig.settle();
+  client->say(PeerFault{.request = 2, .table = 2, .first = 0, .count = 1});
+  rig.settle();
+  const SentGrants after = client->take<SentGrants>();
+  ASSERT_EQ(after.pages.size(), 1u);
+  EXPECT_EQ(after.pages[0].table, 2u);
+  client->say(PeerGranted{.batch = after.batch});
+  // The frame never went: a late answer about the closed table has the generation of the new grant.
+  EXPECT_EQ(after.pages[0].generation, before.pages[0].generation);
+  client->say(PeerRelease{
+      .request = 0, .table = 1, .page = 0, .generation = before.pages[0].generation, .drop_if_last = false});
+  client->say(PeerFault{.request = 3, .table = 2, .first = 0, .count = 1});
+  rig.settle();
+  EXPECT_EQ(client->take<PeerCompletion>().request, 3u);  // Still granted, so not granted twice.
+  EXPECT_TRUE(rig.take_news<PeerGone>().empty());
+  rig.pager->core().verify();
+}
+
 TEST(PagerSession, HearsOfATableThatWasAttachedWhileItReads) {
   PagerRig rig;
   ScriptedPort* client = rig.open_session(1);
