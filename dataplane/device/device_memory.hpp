@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
@@ -29,6 +30,20 @@ struct DeviceLimits {
 enum class FrameAccess : std::uint8_t {
   shared_read_only,   // Sealed against every writer but the owner's present mapping; no more copies are queued after it.
   private_writable,   // One client maps it read-write.
+};
+
+// A frame's descriptor on its way to a client: made for this export, or the owner's own, which lives as long as the frame.
+class ExportedFrame {
+ public:
+  explicit ExportedFrame(UniqueFd made) : made_(std::move(made)), fd_(made_.get()) {}
+  static ExportedFrame lent(int fd) { return ExportedFrame(fd); }
+  int get() const { return fd_; }
+
+ private:
+  explicit ExportedFrame(int fd) : fd_(fd) {}
+
+  UniqueFd made_;
+  int fd_;
 };
 
 enum class CreateResult : std::uint8_t {
@@ -62,8 +77,8 @@ class FrameOwner {
   virtual void destroy(FrameId frame) = 0;
   // Frames that are made ahead and nobody's; for figures only.
   virtual std::uint64_t ready_frames() const { return 0; }
-  // Publishes: after the last fence. The caller sends the descriptor and closes it.
-  virtual Result<UniqueFd> share(FrameId frame, FrameAccess access) = 0;
+  // Publishes: after the last fence. The caller sends the descriptor at once.
+  virtual Result<ExportedFrame> share(FrameId frame, FrameAccess access) = 0;
   // Readable when reap would return something. May be -1 when creation always answers at once.
   virtual int event_fd() const = 0;
 

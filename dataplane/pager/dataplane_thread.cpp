@@ -12,7 +12,7 @@
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/io/pread_reader.hpp"
-#include "dataplane/pager/linger.hpp"
+#include "dataplane/base/linger.hpp"
 #include "dataplane/pager/poll_loop.hpp"
 
 namespace penstock {
@@ -148,7 +148,7 @@ void DataplaneThread::run() {
     if (!pager_->has_unsettled()) continue;
     // The second reading of the clock: a fault that was served in this turn took as long as the turn.
     pager_->settle(now = monotonic_now());
-    linger.fault_served(now);
+    linger.begin(now);
   }
   if (!pager_->stuck_on().empty()) leave_behind(pager_->abandon_loads(), device_);
   // Reads, sockets and the ring belong to this thread, so they end here.

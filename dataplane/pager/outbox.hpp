@@ -103,7 +103,7 @@ class Outbox {
   std::deque<Message> queue_;
   std::size_t queue_max_ = 1024;
   std::vector<OutgoingGrant> batch_;       // Collected, or waiting in the queue.
-  std::vector<UniqueFd> descriptors_;      // Of one transmit; kept for its memory.
+  std::vector<ExportedFrame> descriptors_; // Of one transmit; kept for its memory.
   bool collected_ = false;
   bool spoiled_ = false;                   // A page of this batch could not be handed over.
   std::optional<std::uint32_t> unacknowledged_;

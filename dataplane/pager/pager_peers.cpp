@@ -22,6 +22,8 @@ void Pager::serve(SessionId id) {
     }
     if (!*received) return;
     std::visit([&](const auto& content) { take(*session, content); }, **received);
+    // Who has just been answered has seldom said more, and looking would keep it waiting where it shares the processor.
+    if (has_unsettled()) return;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -76,6 +77,16 @@ void SharedSocket::leave(Waiter& waiter, bool was_reader) {
     (*next)->ready.notify_one();  // It reads on.
   } else if (is_open()) {
     arm_watch();
+  }
+}
+
+void linger_for_input(int fd, Linger& linger) {
+  pollfd one{fd, POLLIN, 0};
+  Nanoseconds now = monotonic_now();
+  while (linger.lingers(now) && ::poll(&one, 1, 0) == 0) {
+    ::sched_yield();
+    const Nanoseconds before = std::exchange(now, monotonic_now());
+    linger.yielded(before, now);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "dataplane/base/clock.hpp"
+#include "dataplane/base/linger.hpp"
 #include "dataplane/base/result.hpp"
 #include "service/client/fork_gate.hpp"
 
@@ -80,8 +81,11 @@ class SharedSocket {
   bool read_by_waiter_ = false;
   bool writes_wait_ = false;
   std::vector<Waiter*> waiters_;
+  Linger linger_{std::chrono::microseconds(30)};  // Most answers come within; a load doesn't.
 };
 
+// Looks for input, yielding between two looks, as long as `linger` says. REQUIRES: no lock is held.
+void linger_for_input(int fd, Linger& linger);
 // Blocks until one of `events` of poll, hang-up, a signal or the deadline. REQUIRES: no lock is held.
 void poll_until(int fd, short events, Nanoseconds deadline);
 
@@ -90,6 +94,7 @@ bool SharedSocket::wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nano
                         Step step) {
   bool reader = false;
   waiters_.push_back(&waiter);
+  linger_.begin(monotonic_now());
   while (!waiter.done && monotonic_now() < deadline) {
     if (is_open() && (reader || !read_by_waiter_)) {
       if (!reader) {
@@ -97,9 +102,12 @@ bool SharedSocket::wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nano
         arm_watch();
       }
       const std::shared_ptr<const ForkAwareFd> socket = socket_;  // Stays open while it is polled.
+      Linger linger = linger_;
       lock.unlock();
+      linger_for_input(socket->get(), linger);
       poll_until(socket->get(), POLLIN, deadline);
       lock.lock();
+      linger_ = linger;
       reader = socket == socket_;
       if (reader) receive();
       reader = socket == socket_;

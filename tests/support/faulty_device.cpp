@@ -152,7 +152,7 @@ void FaultyDevice::Owner::destroy(FrameId frame) {
   device_.destroy(frame);
 }
 
-Result<UniqueFd> FaultyDevice::Owner::share(FrameId frame, FrameAccess access) {
+Result<ExportedFrame> FaultyDevice::Owner::share(FrameId frame, FrameAccess access) {
   const Guard guard(state_.mutex);
   FrameState& entry = state_.alive(frame);
   CHECK(state_.idle(entry));                          // F2

@@ -94,7 +94,7 @@ class FaultyDevice {
     void create(std::uint64_t tag) override;
     std::size_t reap(std::span<CreateDone> done) override;
     void destroy(FrameId frame) override;
-    Result<UniqueFd> share(FrameId frame, FrameAccess access) override;
+    Result<ExportedFrame> share(FrameId frame, FrameAccess access) override;
     int event_fd() const override { return wake_.fd(); }
     void wake() const { wake_.signal(); }
 

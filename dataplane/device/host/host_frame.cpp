@@ -44,10 +44,4 @@ Result<> HostFrame::seal(FrameAccess access) const {
   return add_seals(file_.get(), forbidden | F_SEAL_SEAL);
 }
 
-Result<UniqueFd> HostFrame::duplicate() const {
-  const int copy = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return Error{Errc::exhausted, errno, "fcntl(F_DUPFD_CLOEXEC)"};
-  return UniqueFd(copy);
-}
-
 }  // namespace penstock

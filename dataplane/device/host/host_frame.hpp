@@ -34,8 +34,7 @@ class HostFrame {
 
   // Adds what `access` forbids to every later holder of the descriptor. Once per frame.
   Result<> seal(FrameAccess access) const;
-  // A descriptor of the same file, for the peer.
-  Result<UniqueFd> duplicate() const;
+  int fd() const { return file_.get(); }
 
   std::span<std::byte> bytes() const { return mapping_.bytes(); }
   HostPages pages() const { return pages_; }

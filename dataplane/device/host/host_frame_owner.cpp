@@ -43,7 +43,7 @@ std::size_t HostFrameOwner::reap(std::span<CreateDone> done) {
 
 void HostFrameOwner::destroy(FrameId frame) { maker_.bury(frames_.remove(frame)); }
 
-Result<UniqueFd> HostFrameOwner::share(FrameId frame, FrameAccess access) {
+Result<ExportedFrame> HostFrameOwner::share(FrameId frame, FrameAccess access) {
   LiveFrame& entry = frames_.at(frame);
   CHECK(frames_.idle(entry));
   if (!entry.published) {
@@ -51,7 +51,7 @@ Result<UniqueFd> HostFrameOwner::share(FrameId frame, FrameAccess access) {
     entry.published = access;
   }
   CHECK(entry.published == access);
-  return entry.memory.duplicate();
+  return ExportedFrame::lent(entry.memory.fd());
 }
 
 }  // namespace penstock

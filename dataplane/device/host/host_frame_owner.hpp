@@ -24,7 +24,7 @@ class HostFrameOwner final : public FrameOwner {
   std::size_t reap(std::span<CreateDone> done) override;
   void destroy(FrameId frame) override;
   std::uint64_t ready_frames() const override { return maker_.stats().ready; }
-  Result<UniqueFd> share(FrameId frame, FrameAccess access) override;
+  Result<ExportedFrame> share(FrameId frame, FrameAccess access) override;
   int event_fd() const override { return maker_.event_fd(); }
 
   FrameTable& frames() { return frames_; }                 // For the writer of the same device.

@@ -9,6 +9,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/clock.hpp"
+#include "service/client/shared_socket.hpp"
 #include "service/protocol/socket_io.hpp"
 
 namespace penstock::bench {
@@ -37,6 +38,8 @@ void FaultClient::send(const PeerMessage& message) {
 }
 
 wire::GrantBatch FaultClient::receive_grant() {
+  linger_.begin(monotonic_now());
+  linger_for_input(device_.get(), linger_);
   const Result<std::size_t> length = receive_message(device_.get(), buffer_, fds_, Wait::yes);
   CHECK(length);
   const auto message = wire::decode_device_message(std::span(buffer_).first(*length), fds_.size());

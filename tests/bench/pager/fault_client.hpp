@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataplane/base/clock.hpp"
+#include "dataplane/base/linger.hpp"
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "service/protocol/device_codec.hpp"
@@ -42,6 +43,7 @@ class FaultClient {
   wire::DeviceBuffer buffer_;
   UniqueFds fds_;
   std::uint64_t request_ = 0;
+  Linger linger_{std::chrono::microseconds(30)};  // As the library does.
 };
 
 // Sends every message back until the other end hangs up.

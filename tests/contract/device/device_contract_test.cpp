@@ -70,7 +70,7 @@ class DeviceContract : public testing::TestWithParam<DeviceFactory> {
     ASSERT_TRUE(wait_reached(writer(), *fence));
   }
   std::vector<std::byte> published(FrameId frame, FrameAccess access = FrameAccess::shared_read_only) {
-    const Result<UniqueFd> fd = owner().share(frame, access);
+    const Result<ExportedFrame> fd = owner().share(frame, access);
     EXPECT_TRUE(fd.has_value());
     return fd ? device_->read_as_client(fd->get()) : std::vector<std::byte>{};
   }
@@ -201,7 +201,7 @@ TEST_P(DeviceContract, MakingPrivateCopiesThePublishedContent) {
   const Result<FenceId> fence = writer().copy_frame(own, clean);
   ASSERT_TRUE(fence.has_value());
   ASSERT_TRUE(wait_reached(writer(), *fence));
-  const Result<UniqueFd> fd = owner().share(own, FrameAccess::private_writable);
+  const Result<ExportedFrame> fd = owner().share(own, FrameAccess::private_writable);
   ASSERT_TRUE(fd.has_value());
   EXPECT_EQ(device_->read_as_client(fd->get()), source);
   EXPECT_TRUE(device_->fill_as_client(fd->get(), std::byte{7}));
@@ -213,7 +213,7 @@ TEST_P(DeviceContract, APublishedFrameRefusesWriters) {
   const FrameId frame = make_attached();
   const std::vector<std::byte> source = pattern(frame_bytes(), 7);
   write(frame, 0, source);
-  const Result<UniqueFd> fd = owner().share(frame, FrameAccess::shared_read_only);
+  const Result<ExportedFrame> fd = owner().share(frame, FrameAccess::shared_read_only);
   ASSERT_TRUE(fd.has_value());
   EXPECT_FALSE(device_->fill_as_client(fd->get(), std::byte{7}));
   EXPECT_EQ(device_->read_as_client(fd->get()), source);
@@ -277,12 +277,13 @@ TEST_P(DeviceContract, AClientKeepsWhatItHasMapped) {
   const FrameId frame = make_attached();
   const std::vector<std::byte> source = pattern(frame_bytes(), 10);
   write(frame, 0, source);
-  Result<UniqueFd> fd = owner().share(frame, FrameAccess::shared_read_only);
-  ASSERT_TRUE(fd.has_value());
+  const Result<ExportedFrame> exported = owner().share(frame, FrameAccess::shared_read_only);
+  ASSERT_TRUE(exported.has_value());
+  const UniqueFd fd(::dup(exported->get()));  // As a message would.
   device_.reset();
   const std::unique_ptr<DeviceUnderTest> client = GetParam().make(
       {.frame_bytes = frame_bytes(), .capacity_bytes = capacity_frames * frame_bytes()}, headroom_);
-  EXPECT_EQ(client->read_as_client(fd->get()), source);
+  EXPECT_EQ(client->read_as_client(fd.get()), source);
 }
 
 TEST_P(DeviceContract, AStormOfCreationsAndDestructionsStaysWithinTheCapacity) {

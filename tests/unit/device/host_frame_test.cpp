@@ -82,9 +82,7 @@ TEST(HostFrame, PublishedFrameOnlyLetsItselfBeRead) {
   const Result<HostFrame> frame = filled_frame(4 * mib);
   ASSERT_TRUE(frame.has_value());
   ASSERT_TRUE(frame->seal(FrameAccess::shared_read_only));
-  const Result<UniqueFd> fd = frame->duplicate();
-  ASSERT_TRUE(fd.has_value());
-  EXPECT_EQ(attempts_of_a_client(fd->get(), 4 * mib, ::getuid()), maps_readable);
+  EXPECT_EQ(attempts_of_a_client(frame->fd(), 4 * mib, ::getuid()), maps_readable);
   EXPECT_TRUE(std::ranges::all_of(frame->bytes(), [](std::byte byte) { return byte == std::byte{0x5a}; }));
 }
 
@@ -93,7 +91,7 @@ TEST(HostFrame, PublishedFrameRefusesAnotherUserToo) {
   const Result<HostFrame> frame = filled_frame(4 * mib);
   ASSERT_TRUE(frame.has_value());
   ASSERT_TRUE(frame->seal(FrameAccess::shared_read_only));
-  EXPECT_EQ(attempts_of_a_client(frame->duplicate()->get(), 4 * mib, nobody), maps_readable);
+  EXPECT_EQ(attempts_of_a_client(frame->fd(), 4 * mib, nobody), maps_readable);
 }
 
 TEST(HostFrame, OwnersMappingStillWritesAfterPublication) {
@@ -101,7 +99,7 @@ TEST(HostFrame, OwnersMappingStillWritesAfterPublication) {
   ASSERT_TRUE(frame.has_value());
   ASSERT_TRUE(frame->seal(FrameAccess::shared_read_only));
   frame->bytes()[12345] = std::byte{1};
-  const Result<Mapping> client = Mapping::shared(frame->duplicate()->get(), 2 * mib, Access::read);
+  const Result<Mapping> client = Mapping::shared(frame->fd(), 2 * mib, Access::read);
   ASSERT_TRUE(client.has_value());
   EXPECT_EQ(client->bytes()[12345], std::byte{1});
 }
@@ -110,7 +108,7 @@ TEST(HostFrame, PrivateFrameIsWrittenButNeitherResizedNorSealed) {
   const Result<HostFrame> frame = filled_frame(4 * mib);
   ASSERT_TRUE(frame.has_value());
   ASSERT_TRUE(frame->seal(FrameAccess::private_writable));
-  EXPECT_EQ(attempts_of_a_client(frame->duplicate()->get(), 4 * mib, ::getuid()),
+  EXPECT_EQ(attempts_of_a_client(frame->fd(), 4 * mib, ::getuid()),
             maps_readable | maps_writable | makes_writable | writes | punches);
 }
 
@@ -193,7 +191,7 @@ bool send_descriptor(int socket, int fd) {
   const std::optional<FrameId> frame = make_frame(device->owner());
   if (!frame) ::_exit(2);
   std::ranges::fill(device->writer().address(*frame), std::byte{0x77});
-  const Result<UniqueFd> fd = device->owner().share(*frame, FrameAccess::shared_read_only);
+  const Result<ExportedFrame> fd = device->owner().share(*frame, FrameAccess::shared_read_only);
   if (!fd || !send_descriptor(socket, fd->get())) ::_exit(3);
   while (true) ::pause();
 }

@@ -72,7 +72,7 @@ bool LoadRig::loaded_one_well() {
 }
 
 std::vector<std::byte> LoadRig::content(FrameId frame) {
-  const Result<UniqueFd> shared = checked.owner().share(frame, FrameAccess::shared_read_only);
+  const Result<ExportedFrame> shared = checked.owner().share(frame, FrameAccess::shared_read_only);
   CHECK(shared);
   std::vector<std::byte> bytes(checked.owner().limits().frame_bytes);
   CHECK(::pread(shared->get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));

@@ -44,12 +44,12 @@ std::size_t PlainDevice::Owner::reap(std::span<CreateDone> done) {
 
 void PlainDevice::Owner::destroy(FrameId frame) { CHECK(device_.frames_.erase(frame) == 1); }
 
-Result<UniqueFd> PlainDevice::Owner::share(FrameId frame, FrameAccess) {
+Result<ExportedFrame> PlainDevice::Owner::share(FrameId frame, FrameAccess) {
   if (device_.share_failures_ > 0) {
     --device_.share_failures_;
     return Error{.code = Errc::exhausted, .native = EMFILE, .operation = "share"};
   }
-  return UniqueFd(::fcntl(device_.frames_.at(frame).file.get(), F_DUPFD_CLOEXEC, 0));
+  return ExportedFrame(UniqueFd(::fcntl(device_.frames_.at(frame).file.get(), F_DUPFD_CLOEXEC, 0)));
 }
 
 Result<FenceId> PlainDevice::Writer::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataplane/pager/linger.hpp"
+#include "dataplane/base/linger.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,32 +9,32 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-TEST(Linger, LastsASpanAfterEachFault) {
+TEST(Linger, LastsASpanAfterEachBeginning) {
   Linger linger(microseconds(50));
   EXPECT_FALSE(linger.lingers(Nanoseconds{0}));
-  linger.fault_served(milliseconds(1));
+  linger.begin(milliseconds(1));
   EXPECT_TRUE(linger.lingers(milliseconds(1) + microseconds(49)));
   EXPECT_FALSE(linger.lingers(milliseconds(1) + microseconds(50)));
-  linger.fault_served(milliseconds(2));
+  linger.begin(milliseconds(2));
   EXPECT_TRUE(linger.lingers(milliseconds(2)));
 }
 
 TEST(Linger, RestsWhenSomebodyElseKeptTheProcessor) {
   Linger linger(microseconds(50));
-  linger.fault_served(milliseconds(1));
+  linger.begin(milliseconds(1));
   linger.yielded(milliseconds(1), milliseconds(1) + microseconds(10));  // A client that maps its page.
   EXPECT_TRUE(linger.lingers(milliseconds(1) + microseconds(10)));
   linger.yielded(milliseconds(1), milliseconds(4));
   EXPECT_FALSE(linger.lingers(milliseconds(1) + microseconds(20)));
-  linger.fault_served(milliseconds(500));
-  EXPECT_FALSE(linger.lingers(milliseconds(500)));
-  linger.fault_served(milliseconds(1004));
-  EXPECT_TRUE(linger.lingers(milliseconds(1004)));
+  linger.begin(milliseconds(153));
+  EXPECT_FALSE(linger.lingers(milliseconds(153)));
+  linger.begin(milliseconds(154));
+  EXPECT_TRUE(linger.lingers(milliseconds(154)));
 }
 
 TEST(Linger, DoesNotExistWithoutASpan) {
   Linger linger(Nanoseconds{0});
-  linger.fault_served(milliseconds(1));
+  linger.begin(milliseconds(1));
   EXPECT_FALSE(linger.lingers(milliseconds(1)));
 }
 

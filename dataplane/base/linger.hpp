@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linger: whether the thread should look for the next message before it sleeps.
+// Linger: whether a thread should look for the next message before it sleeps. On a virtual machine to wake a processor
+// that sleeps takes ten times as long as the message itself.
 //
-// Yielding the processor between two looks lets a client that shares it go on. But whoever yields to a process that
+// Yielding the processor between two looks lets a peer that shares it go on. But whoever yields to a process that
 // computes gets the processor back a whole time slice later (3 ms, Linux 6.18), so on a processor that others want
 // there is no lingering for a while.
 #pragma once
@@ -12,23 +13,23 @@ namespace penstock {
 
 class Linger {
  public:
-  // `span`: after each fault. 0: never.
+  // `span`: after each begin(). 0: never.
   explicit Linger(Nanoseconds span) : span_(span) {}
 
-  void fault_served(Nanoseconds now) {
+  void begin(Nanoseconds now) {
     if (now >= rests_until_) until_ = now + span_;
   }
   bool lingers(Nanoseconds now) const { return now < until_; }
-  // A yield took from `before` to `now`.
+  // A yield has taken from `before` to `now`.
   void yielded(Nanoseconds before, Nanoseconds now) {
     if (now - before <= yield_max) return;
     until_ = {};
-    rests_until_ = now + rest;
+    rests_until_ = now + rest_factor * (now - before);
   }
 
  private:
   static constexpr Nanoseconds yield_max = std::chrono::microseconds(100);
-  static constexpr Nanoseconds rest = std::chrono::seconds(1);
+  static constexpr int rest_factor = 50;  // What is lost to others stays below 2 % of the time.
 
   Nanoseconds span_;
   Nanoseconds until_{};
