@@ -37,21 +37,24 @@ std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom) {
   return limit ? std::min(quarter, limit->soft) : 0;
 }
 
-Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headroom, std::uint64_t descriptors) {
+Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headroom,
+                                     std::uint64_t descriptors) {
   HostFrameOptions frames;
   frames.frame_bytes = config.host.page_bytes.value_or(default_host_frame_bytes);
   frames.capacity_bytes =
       config.host.capacity_bytes.value_or(default_host_capacity(headroom, frames.frame_bytes));
   if (frames.capacity_bytes < frames.frame_bytes) {
     return fail(FailureKind::configuration,
-                fmt::format("device.host.capacity of {} is less than one page of {}", format_bytes(frames.capacity_bytes),
-                            format_bytes(frames.frame_bytes)),
+                fmt::format("device.host.capacity of {} is less than one page of {}",
+                            format_bytes(frames.capacity_bytes), format_bytes(frames.frame_bytes)),
                 "raise device.host.capacity or lower device.host.page_bytes");
   }
-  const std::uint64_t room = descriptors > other_descriptors ? descriptors - other_descriptors : descriptors / 2;
+  const std::uint64_t room =
+      descriptors > other_descriptors ? descriptors - other_descriptors : descriptors / 2;
   auto opened = HostDevice::open(frames, headroom);
   if (!opened) {
-    return fail(FailureKind::exhausted, fmt::format("host memory can't be a device: {}", opened.error().operation));
+    return fail(FailureKind::exhausted,
+                fmt::format("host memory can't be a device: {}", opened.error().operation));
   }
   const auto device = std::make_shared<HostDevice>(std::move(*opened));
   HostSetup setup;
@@ -74,8 +77,10 @@ Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headr
   if (!thread) return tl::unexpected(thread.error());
   setup.thread = std::move(*thread);
   const ReaderReport& report = setup.thread->reader();
-  if (report.reason.empty()) spdlog::info("reader {}, ring {}", report.backend, format_bytes(report.ring_bytes));
-  else spdlog::warn("reader {}, ring {}: {}", report.backend, format_bytes(report.ring_bytes), report.reason);
+  if (report.reason.empty())
+    spdlog::info("reader {}, ring {}", report.backend, format_bytes(report.ring_bytes));
+  else
+    spdlog::warn("reader {}, ring {}: {}", report.backend, format_bytes(report.ring_bytes), report.reason);
   return setup;
 }
 

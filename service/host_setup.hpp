@@ -19,7 +19,8 @@ struct HostSetup {
   std::uint64_t frames_max = 0;  // Descriptors that frames may use: each holds one.
 };
 
-Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headroom, std::uint64_t descriptors);
+Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headroom,
+                                     std::uint64_t descriptors);
 // `host.locked_bytes`; "auto": a quarter of what the tightest cgroup allows, within what this process may lock.
 std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom);
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <spdlog/formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 #include "service/control/decision_log.hpp"
 
@@ -22,10 +22,11 @@ class JsonLines final : public spdlog::formatter {
     const std::string_view level(spdlog::level::to_string_view(message.level).data(),
                                  spdlog::level::to_string_view(message.level).size());
     const std::string_view text(message.payload.data(), message.payload.size());
-    const nlohmann::json line{{"time", format_time(std::chrono::time_point_cast<std::chrono::system_clock::duration>(
-                                           message.time))},
-                              {"level", level},
-                              {"message", text}};
+    const nlohmann::json line{
+        {"time",
+         format_time(std::chrono::time_point_cast<std::chrono::system_clock::duration>(message.time))},
+        {"level", level},
+        {"message", text}};
     const std::string json = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     out.append(json.data(), json.data() + json.size());
   }
@@ -44,11 +45,14 @@ void set_log_level(LogLevel level) {
 }
 
 void start_log(const LogConfig& config) {
-  auto logger = std::make_shared<spdlog::logger>("penstockd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("penstockd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(logger);
-  if (config.format == LogFormat::json) spdlog::set_formatter(std::make_unique<JsonLines>());
-  else spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+  if (config.format == LogFormat::json)
+    spdlog::set_formatter(std::make_unique<JsonLines>());
+  else
+    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
   set_log_level(config.level);
 }
 

@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <systemd/sd-daemon.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "bpf/cgroup_headroom.hpp"
 #include "dataplane/base/resource_limits.hpp"
@@ -46,7 +46,10 @@ Outcome<ServiceSocket> make_socket(const Config& config) {
 class Daemon {
  public:
   explicit Daemon(LoadedConfig loaded, ConfigLocation location)
-      : location_(std::move(location)), config_(std::move(loaded.config)), signals_(context_), stop_timer_(context_) {}
+      : location_(std::move(location)),
+        config_(std::move(loaded.config)),
+        signals_(context_),
+        stop_timer_(context_) {}
 
   Outcome<void> start();
   int run();
@@ -80,7 +83,8 @@ Outcome<void> Daemon::start() {
   auto headroom = CgroupHeadroom::open();
   if (!headroom) return tl::unexpected(headroom.error());
   headroom_ = std::move(*headroom);
-  for (const std::string& warning : static_cast<CgroupHeadroom&>(*headroom_).warnings()) spdlog::warn("{}", warning);
+  for (const std::string& warning : static_cast<CgroupHeadroom&>(*headroom_).warnings())
+    spdlog::warn("{}", warning);
 
   service_ = std::make_unique<Service>(context_, config_);
   // Before the clients' socket, so that a taken port is told at once and nobody has connected yet.
@@ -126,9 +130,12 @@ int Daemon::run() {
 void Daemon::wait_for_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
-    if (signal == SIGHUP) reload();
-    else if (signal == SIGUSR1) service_->log_state();
-    else stop(signal);
+    if (signal == SIGHUP)
+      reload();
+    else if (signal == SIGUSR1)
+      service_->log_state();
+    else
+      stop(signal);
     wait_for_signal();
   });
 }
@@ -141,7 +148,8 @@ void Daemon::reload() {
     return;
   }
   for (const ConfigChange& change : config_changes(config_, fresh->config)) {
-    spdlog::info("{}: {} -> {}{}", change.key, change.before, change.after, change.at_once ? "" : " at the next start");
+    spdlog::info("{}: {} -> {}{}", change.key, change.before, change.after,
+                 change.at_once ? "" : " at the next start");
   }
   config_.log.level = fresh->config.log.level;
   set_log_level(config_.log.level);
@@ -184,7 +192,8 @@ int serve(const Options& options) {
   start_log(loaded->config.log);
   Daemon daemon(std::move(*loaded), options.config);
   if (auto started = daemon.start(); !started) {
-    return report(started.error(), started.error().kind == FailureKind::configuration ? exit_configuration : exit_failed);
+    return report(started.error(),
+                  started.error().kind == FailureKind::configuration ? exit_configuration : exit_failed);
   }
   return daemon.run();
 }

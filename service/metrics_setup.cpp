@@ -42,7 +42,8 @@ Outcome<std::unique_ptr<Metrics>> Metrics::open(boost::asio::io_context& context
                                    return "starting or stopping";
                                  }});
     auto endpoint = HttpEndpoint::open(
-        context, {.address = config.listen->address, .port = config.listen->port, .limits = {}}, std::move(routes));
+        context, {.address = config.listen->address, .port = config.listen->port, .limits = {}},
+        std::move(routes));
     if (!endpoint) {
       Failure failure = std::move(endpoint.error());
       failure.message = "metrics.listen: " + failure.message;
@@ -57,7 +58,9 @@ Outcome<std::unique_ptr<Metrics>> Metrics::open(boost::asio::io_context& context
 
 void Metrics::add_device(const std::string& id, const PagerStats& stats, const AdmissionDesk& desk) {
   parts_->collector.add_device(
-      {.id = id, .pager = &stats, .ledger = [&desk]() -> std::optional<LedgerFigures> { return desk.figures(); }});
+      {.id = id, .pager = &stats, .ledger = [&desk]() -> std::optional<LedgerFigures> {
+         return desk.figures();
+       }});
 }
 
 void Metrics::set_ready(bool ready) { parts_->ready = ready; }

@@ -12,7 +12,8 @@ const char* options_help() {
          "\n"
          "usage: penstockd [--config FILE] [--check-config | --print-config]\n"
          "\n"
-         "  --config FILE    configuration (default /etc/penstock/penstock.toml; without it: built-in defaults);\n"
+         "  --config FILE    configuration (default /etc/penstock/penstock.toml; without it: built-in "
+         "defaults);\n"
          "                   FILE.d/*.toml override it\n"
          "  --check-config   report every problem of the configuration and exit\n"
          "  --print-config   print the effective configuration, defaults included, and exit\n"
@@ -30,10 +31,13 @@ Outcome<Options> parse_options(int count, const char* const* words) {
     const std::string_view word = words[i];
     std::string_view value;
     if (word == "--config" || word.starts_with("--config=")) {
-      if (configured) return fail(FailureKind::invalid_argument, "--config was given twice", "give one file; FILE.d holds more");
+      if (configured)
+        return fail(FailureKind::invalid_argument, "--config was given twice",
+                    "give one file; FILE.d holds more");
       configured = true;
       if (word == "--config") {
-        if (++i == count) return fail(FailureKind::invalid_argument, "--config wants a file", "penstockd --help");
+        if (++i == count)
+          return fail(FailureKind::invalid_argument, "--config wants a file", "penstockd --help");
         value = words[i];
       } else {
         value = word.substr(std::string_view("--config=").size());
@@ -48,7 +52,8 @@ Outcome<Options> parse_options(int count, const char* const* words) {
     } else if (word == "--help" || word == "-h") {
       options.what = Options::Do::help;
     } else {
-      return fail(FailureKind::invalid_argument, fmt::format("unknown argument {}", word), "penstockd --help");
+      return fail(FailureKind::invalid_argument, fmt::format("unknown argument {}", word),
+                  "penstockd --help");
     }
   }
   return options;

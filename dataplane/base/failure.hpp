@@ -11,6 +11,7 @@
 
 namespace penstock {
 
+// clang-format off
 #define PENSTOCK_FAILURE_KINDS(X)                                                                       \
   /* the file is not what its name says */                                                              \
   X(lfs_pointer) X(html) X(json_text) X(zip) X(pickle) X(gguf) X(unknown_format)                        \
@@ -25,6 +26,7 @@ namespace penstock {
   X(unreachable) X(protocol_mismatch) X(protocol_violation) X(closing) X(disconnected) X(forked)        \
   X(not_permitted) X(not_found) X(invalid_argument) X(busy) X(not_built) X(unsupported) X(cancelled)    \
   X(unpinned) X(configuration) X(already_running) X(internal)
+// clang-format on
 
 enum class FailureKind : std::uint8_t {
 #define X(name) name,
@@ -49,7 +51,8 @@ struct Failure {
 };
 
 template <class T>
-using Outcome = tl::expected<T, Failure>;  // For edges where text is wanted; the dataplane's hot paths use Result.
+using Outcome =
+    tl::expected<T, Failure>;  // For edges where text is wanted; the dataplane's hot paths use Result.
 
 inline tl::unexpected<Failure> fail(FailureKind kind, std::string message, std::string hint = {}) {
   return tl::unexpected<Failure>(Failure{kind, std::move(message), std::move(hint)});

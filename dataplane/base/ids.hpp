@@ -11,13 +11,14 @@ namespace penstock {
 
 enum class SessionId : std::uint32_t {};  // One connected client.
 enum class TableId : std::uint32_t {};    // One page table on one device.
-enum class TableNumber : std::uint32_t {};  // What one session calls a table that it opened: one number an opening.
-enum class FrameId : std::uint32_t {};    // Physical memory behind a page; meaning belongs to one FrameOwner.
-enum class SlotId : std::uint16_t {};     // One unit of the pinned staging ring.
-enum class FileId : std::uint32_t {};     // An open checkpoint file inside one FileReader.
-enum class Ticket : std::uint64_t {};     // A request inside the core; the pager shell numbers them.
-enum class FenceId : std::uint64_t {};    // Increases; a reached fence implies all earlier ones.
-enum class Generation : std::uint64_t {}; // Which physical incarnation of a page; 0 = never resident.
+enum class TableNumber : std::uint32_t {
+};  // What one session calls a table that it opened: one number an opening.
+enum class FrameId : std::uint32_t {};  // Physical memory behind a page; meaning belongs to one FrameOwner.
+enum class SlotId : std::uint16_t {};   // One unit of the pinned staging ring.
+enum class FileId : std::uint32_t {};   // An open checkpoint file inside one FileReader.
+enum class Ticket : std::uint64_t {};   // A request inside the core; the pager shell numbers them.
+enum class FenceId : std::uint64_t {};  // Increases; a reached fence implies all earlier ones.
+enum class Generation : std::uint64_t {};  // Which physical incarnation of a page; 0 = never resident.
 
 inline constexpr SlotId no_slot{0xffff};
 

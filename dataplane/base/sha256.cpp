@@ -9,7 +9,9 @@ namespace penstock {
 namespace {
 
 // The library fails here only when memory is out or when a policy forbids SHA-256: neither can be worked around.
-void start(void* context) { CHECK(EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context), EVP_sha256(), nullptr) == 1); }
+void start(void* context) {
+  CHECK(EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context), EVP_sha256(), nullptr) == 1);
+}
 
 }  // namespace
 

@@ -19,8 +19,8 @@ struct Unit {
   std::uint64_t factor;
 };
 
-constexpr Unit byte_units[] = {{"", 1},      {"B", 1},      {"KiB", kib},     {"MiB", mib},
-                               {"GiB", gib}, {"TiB", tib},  {"PiB", 1024 * tib}};
+constexpr Unit byte_units[] = {{"", 1},      {"B", 1},     {"KiB", kib},       {"MiB", mib},
+                               {"GiB", gib}, {"TiB", tib}, {"PiB", 1024 * tib}};
 constexpr Unit time_units[] = {{"ns", 1},
                                {"us", 1'000},
                                {"ms", 1'000'000},
@@ -40,7 +40,8 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units, std::string_view allowed) {
+Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Unit> units,
+                                      std::string_view allowed) {
   const auto refuse = [&](std::string_view why) {
     return fail(FailureKind::invalid_argument, fmt::format("{} {}: {}", quote(text), why, allowed));
   };
@@ -64,7 +65,9 @@ Outcome<std::uint64_t> parse_quantity(std::string_view text, std::span<const Uni
 
 }  // namespace
 
-Outcome<std::uint64_t> parse_bytes(std::string_view text) { return parse_quantity(text, byte_units, allowed_bytes); }
+Outcome<std::uint64_t> parse_bytes(std::string_view text) {
+  return parse_quantity(text, byte_units, allowed_bytes);
+}
 
 Outcome<std::uint64_t> parse_duration(std::string_view text) {
   if (trimmed(text) == "0") return 0;

@@ -34,9 +34,9 @@ CheckpointIndex::CheckpointIndex(std::string format, std::uint64_t file_bytes, s
 }
 
 const TensorEntry* CheckpointIndex::find(std::string_view name) const {
-  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name, [&](std::uint32_t position, auto wanted) {
-    return tensors_[position].name < wanted;
-  });
+  const auto found =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [&](std::uint32_t position, auto wanted) { return tensors_[position].name < wanted; });
   if (found == by_name_.end() || tensors_[*found].name != name) return nullptr;
   return &tensors_[*found];
 }

@@ -35,15 +35,16 @@ class CheckpointIndex {
   CheckpointIndex& operator=(CheckpointIndex&&) noexcept = default;
   // REQUIRES: unique names, fewer than 2^32 of them.
   CheckpointIndex(std::string format, std::uint64_t file_bytes, std::uint64_t data_offset,
-                  std::vector<TensorEntry> tensors, std::vector<std::pair<std::string, std::string>> metadata);
+                  std::vector<TensorEntry> tensors,
+                  std::vector<std::pair<std::string, std::string>> metadata);
 
-  const std::string& format() const { return format_; }        // "safetensors"
+  const std::string& format() const { return format_; }  // "safetensors"
   std::uint64_t file_bytes() const { return file_bytes_; }
-  std::uint64_t data_offset() const { return data_offset_; }   // First byte after the header.
+  std::uint64_t data_offset() const { return data_offset_; }  // First byte after the header.
   std::uint64_t tensor_bytes() const { return tensor_bytes_; }
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }
-  const TensorEntry* find(std::string_view name) const;        // O(log tensors); null when absent.
+  const TensorEntry* find(std::string_view name) const;  // O(log tensors); null when absent.
 
  private:
   std::string format_;

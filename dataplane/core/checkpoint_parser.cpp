@@ -52,12 +52,13 @@ Outcome<HeaderPlan> identify(std::span<const std::byte> prefix, std::uint64_t fi
                 "the download did not start, or failed: download it again");
   }
   if (!starts_like_safetensors(prefix)) {
-    if (auto failure = recognize_foreign_format(prefix, file_bytes)) return tl::unexpected(*std::move(failure));
+    if (auto failure = recognize_foreign_format(prefix, file_bytes))
+      return tl::unexpected(*std::move(failure));
   }
   if (file_bytes < length_bytes) {
     return fail(FailureKind::truncated,
-                fmt::format("too short for the length field: needs {} bytes, has {}, {} missing", length_bytes,
-                            file_bytes, length_bytes - file_bytes),
+                fmt::format("too short for the length field: needs {} bytes, has {}, {} missing",
+                            length_bytes, file_bytes, length_bytes - file_bytes),
                 "the download was cut: download it again");
   }
   const std::uint64_t length = header_length(prefix);
@@ -86,7 +87,8 @@ Outcome<CheckpointIndex> parse_header(std::span<const std::byte> header, std::ui
   CHECK(header.size() >= length_bytes && header.size() <= file_bytes && file_bytes <= file_bytes_max);
   if (header_length(header) != header.size() - length_bytes) {
     return fail(FailureKind::changed_while_read,
-                fmt::format("header length was {} and is {} now", header.size() - length_bytes, header_length(header)),
+                fmt::format("header length was {} and is {} now", header.size() - length_bytes,
+                            header_length(header)),
                 "another program writes this file: wait until it is done");
   }
   const std::span<const std::byte> text = header.subspan(length_bytes);
@@ -95,7 +97,8 @@ Outcome<CheckpointIndex> parse_header(std::span<const std::byte> header, std::ui
   if (!index && index.error().kind == FailureKind::invalid_header) {
     // A believable length followed by no header at all: then the magic number is what the file is known by.
     const auto prefix = header.first(std::min<std::uint64_t>(header.size(), identify_bytes));
-    if (auto failure = recognize_foreign_format(prefix, file_bytes)) return tl::unexpected(*std::move(failure));
+    if (auto failure = recognize_foreign_format(prefix, file_bytes))
+      return tl::unexpected(*std::move(failure));
   }
   return index;
 }

@@ -20,8 +20,8 @@ inline constexpr std::uint64_t identify_bytes = 256;            // Enough for an
 // Values (tensors, fields, dimensions, offsets) in one header: bounds the memory that a hostile header of 100 MB can
 // make the parser use to about 300 MB, and leaves room for ten times the largest checkpoint that is known.
 inline constexpr std::uint64_t header_values_max = 8'000'000;
-inline constexpr std::size_t header_depth_max = 128;            // Nested objects and arrays, as the reference reader.
-inline constexpr std::uint64_t file_bytes_max = 1ull << 43;     // 8 TiB; keeps the number of pages in 32 bits.
+inline constexpr std::size_t header_depth_max = 128;  // Nested objects and arrays, as the reference reader.
+inline constexpr std::uint64_t file_bytes_max = 1ull << 43;  // 8 TiB; keeps the number of pages in 32 bits.
 
 struct HeaderPlan {
   std::uint64_t header_bytes = 0;  // Bytes from offset 0 that parse_header wants, length field included.

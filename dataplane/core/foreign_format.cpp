@@ -20,7 +20,9 @@ using namespace std::string_view_literals;
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
-  const auto same = [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b + 32) : b); };
+  const auto same = [](char a, char b) {
+    return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b + 32) : b);
+  };
   return text.size() >= lower.size() && std::equal(lower.begin(), lower.end(), text.begin(), same);
 }
 
@@ -71,12 +73,15 @@ std::optional<Failure> recognize_text(std::string_view prefix, std::uint64_t fil
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   const std::string start = quote(text.substr(0, 40));
   constexpr std::array markup = {"<!doctype html"sv, "<html"sv, "<head"sv, "<body"sv, "<!--"sv};
-  if (std::ranges::any_of(markup, [&](std::string_view tag) { return starts_with_ignoring_case(text, tag); })) {
-    return Failure{FailureKind::html, fmt::format("is an HTML page of {} bytes, starting {}", file_bytes, start),
-                   "a login or error page was saved instead of the weights: download it again, with credentials"};
+  if (std::ranges::any_of(markup,
+                          [&](std::string_view tag) { return starts_with_ignoring_case(text, tag); })) {
+    return Failure{
+        FailureKind::html, fmt::format("is an HTML page of {} bytes, starting {}", file_bytes, start),
+        "a login or error page was saved instead of the weights: download it again, with credentials"};
   }
   if (text.starts_with('{') || text.starts_with('[')) {
-    return Failure{FailureKind::json_text, fmt::format("is JSON text of {} bytes, starting {}", file_bytes, start),
+    return Failure{FailureKind::json_text,
+                   fmt::format("is JSON text of {} bytes, starting {}", file_bytes, start),
                    "an error message or an index file stands where the weights should be"};
   }
   return Failure{FailureKind::unknown_format,
@@ -86,9 +91,10 @@ std::optional<Failure> recognize_text(std::string_view prefix, std::uint64_t fil
 std::optional<Failure> recognize_binary(std::string_view prefix, std::uint64_t file_bytes) {
   const auto is_any = [&](auto&&... magics) { return (prefix.starts_with(magics) || ...); };
   if (is_any("PK\x03\x04"sv, "PK\x05\x06"sv, "PK\x07\x08"sv)) {
-    return Failure{FailureKind::zip,
-                   fmt::format("is a zip archive of {} bytes (PyTorch's torch.save writes those)", file_bytes),
-                   "convert it to safetensors; pickled weights can run code and are never opened"};
+    return Failure{
+        FailureKind::zip,
+        fmt::format("is a zip archive of {} bytes (PyTorch's torch.save writes those)", file_bytes),
+        "convert it to safetensors; pickled weights can run code and are never opened"};
   }
   if (is_any("\x80\x02"sv, "\x80\x03"sv, "\x80\x04"sv, "\x80\x05"sv)) {
     return Failure{FailureKind::pickle,
@@ -104,10 +110,22 @@ std::optional<Failure> recognize_binary(std::string_view prefix, std::uint64_t f
     std::string_view name;
   };
   constexpr std::array others = {
-      Known{"\x1f\x8b"sv, "gzip"},         Known{"\x89HDF\r\n"sv, "HDF5"},     Known{"\x28\xb5\x2f\xfd"sv, "zstd"},
-      Known{"7z\xbc\xaf\x27\x1c"sv, "7z"}, Known{"\xfd" "7zXZ"sv, "xz"},       Known{"Rar!"sv, "RAR"},
-      Known{"\x93NUMPY"sv, "NumPy"},       Known{"%PDF"sv, "PDF"},             Known{"\x89PNG"sv, "PNG"},
-      Known{"ggjt"sv, "old GGML"},         Known{"lmgg"sv, "old GGML"},        Known{"\x7f" "ELF"sv, "ELF"},
+      Known{"\x1f\x8b"sv, "gzip"},
+      Known{"\x89HDF\r\n"sv, "HDF5"},
+      Known{"\x28\xb5\x2f\xfd"sv, "zstd"},
+      Known{"7z\xbc\xaf\x27\x1c"sv, "7z"},
+      Known{"\xfd"
+            "7zXZ"sv,
+            "xz"},
+      Known{"Rar!"sv, "RAR"},
+      Known{"\x93NUMPY"sv, "NumPy"},
+      Known{"%PDF"sv, "PDF"},
+      Known{"\x89PNG"sv, "PNG"},
+      Known{"ggjt"sv, "old GGML"},
+      Known{"lmgg"sv, "old GGML"},
+      Known{"\x7f"
+            "ELF"sv,
+            "ELF"},
   };
   for (const Known& known : others) {
     if (!prefix.starts_with(known.magic)) continue;

@@ -34,7 +34,8 @@ std::string wrong_shape(const LayoutPiece& piece) {
     return {};
   }
   if (!dtype_is_convertible(piece.stored) || !dtype_is_convertible(piece.wanted)) {
-    return fmt::format("wants {} from {}, which is no conversion", dtype_name(piece.wanted), dtype_name(piece.stored));
+    return fmt::format("wants {} from {}, which is no conversion", dtype_name(piece.wanted),
+                       dtype_name(piece.stored));
   }
   const std::uint64_t from = dtype_bits(piece.stored) / 8, to = dtype_bits(piece.wanted) / 8;
   if (piece.source.length % from != 0) return "ends inside an element";
@@ -52,23 +53,26 @@ bool is_inside(const Extent& extent, std::uint64_t bytes) {
 }
 
 // What is wrong with where the piece stands; empty when nothing is. `filled`: where the pieces before it end.
-std::string wrong_place(const LayoutPiece& piece, std::uint64_t filled, std::span<const std::uint64_t> file_bytes) {
+std::string wrong_place(const LayoutPiece& piece, std::uint64_t filled,
+                        std::span<const std::uint64_t> file_bytes) {
   if (piece.table_offset > table_bytes_max || piece.table_bytes > table_bytes_max - piece.table_offset) {
     return fmt::format("ends after byte {} of the table, the most that is supported", table_bytes_max);
   }
   if (piece.table_offset < filled) {
-    return fmt::format("begins at {} of the table, before {} where the pieces before it end", piece.table_offset, filled);
+    return fmt::format("begins at {} of the table, before {} where the pieces before it end",
+                       piece.table_offset, filled);
   }
   if (piece.file >= file_bytes.size()) {
     return fmt::format("names file {}, and there are {}", piece.file, file_bytes.size());
   }
   const std::uint64_t bytes = file_bytes[piece.file];
   if (!is_inside(piece.source, bytes)) {
-    return fmt::format("takes {} bytes at {} of a file of {}", piece.source.length, piece.source.offset, bytes);
+    return fmt::format("takes {} bytes at {} of a file of {}", piece.source.length, piece.source.offset,
+                       bytes);
   }
   if (piece.scale_source && (piece.scale_source->length != 4 || !is_inside(*piece.scale_source, bytes))) {
-    return fmt::format("has its scale in {} bytes at {} of a file of {}, and wants 4 bytes", piece.scale_source->length,
-                       piece.scale_source->offset, bytes);
+    return fmt::format("has its scale in {} bytes at {} of a file of {}, and wants 4 bytes",
+                       piece.scale_source->length, piece.scale_source->offset, bytes);
   }
   return {};
 }
@@ -88,13 +92,13 @@ PageLayout PageLayout::identity(std::uint64_t file_bytes, std::uint64_t page_byt
   CHECK(file_bytes <= file_bytes_max);
   std::vector<LayoutPiece> pieces;
   if (file_bytes > 0) {
-    pieces.push_back(
-        {.table_offset = 0, .table_bytes = file_bytes, .source = {0, file_bytes}});
+    pieces.push_back({.table_offset = 0, .table_bytes = file_bytes, .source = {0, file_bytes}});
   }
   return PageLayout(std::move(pieces), file_bytes, page_bytes);
 }
 
-PageLayout PageLayout::scattered(const CheckpointIndex& index, std::uint64_t alignment, std::uint64_t page_bytes) {
+PageLayout PageLayout::scattered(const CheckpointIndex& index, std::uint64_t alignment,
+                                 std::uint64_t page_bytes) {
   CHECK(std::has_single_bit(alignment) && alignment <= page_bytes);
   std::vector<LayoutPiece> pieces;
   pieces.reserve(index.tensors().size());
@@ -112,11 +116,13 @@ PageLayout PageLayout::scattered(const CheckpointIndex& index, std::uint64_t ali
   return PageLayout(std::move(pieces), end, page_bytes);
 }
 
-Outcome<PageLayout> PageLayout::assembled(std::vector<LayoutPiece> pieces, std::span<const std::uint64_t> file_bytes,
+Outcome<PageLayout> PageLayout::assembled(std::vector<LayoutPiece> pieces,
+                                          std::span<const std::uint64_t> file_bytes,
                                           std::uint64_t page_bytes) {
   if (pieces.size() > layout_pieces_max) {
     return fail(FailureKind::invalid_argument,
-                fmt::format("the manifest has {} entries, at most {} are supported", pieces.size(), layout_pieces_max));
+                fmt::format("the manifest has {} entries, at most {} are supported", pieces.size(),
+                            layout_pieces_max));
   }
   std::uint64_t filled = 0;
   for (std::size_t position = 0; position < pieces.size(); ++position) {
@@ -131,7 +137,9 @@ Outcome<PageLayout> PageLayout::assembled(std::vector<LayoutPiece> pieces, std::
   return PageLayout(std::move(pieces), filled, page_bytes);
 }
 
-std::uint32_t PageLayout::pages() const { return static_cast<std::uint32_t>(divide_up(table_bytes_, page_bytes_)); }
+std::uint32_t PageLayout::pages() const {
+  return static_cast<std::uint32_t>(divide_up(table_bytes_, page_bytes_));
+}
 
 void PageLayout::pieces_of(std::uint32_t index, std::vector<PagePiece>& out) const {
   CHECK(index < pages());

@@ -19,9 +19,9 @@
 
 namespace penstock {
 
-inline constexpr std::uint64_t page_bytes_min = 4096;           // A smaller one is a programming error.
-inline constexpr std::uint64_t table_bytes_max = 1ull << 44;    // 16 TiB: pages are counted in 32 bits.
-inline constexpr std::size_t layout_pieces_max = 8'000'000;     // As many as a header can have tensors.
+inline constexpr std::uint64_t page_bytes_min = 4096;         // A smaller one is a programming error.
+inline constexpr std::uint64_t table_bytes_max = 1ull << 44;  // 16 TiB: pages are counted in 32 bits.
+inline constexpr std::size_t layout_pieces_max = 8'000'000;   // As many as a header can have tensors.
 
 // One manifest entry, or one tensor of a scattered layout. `file` indexes the table's own list of files.
 struct LayoutPiece {
@@ -29,10 +29,11 @@ struct LayoutPiece {
   std::uint64_t table_bytes = 0;   // Length there; differs from source.length when dtypes differ.
   Extent source = {};              // In the file.
   std::uint32_t file = 0;
-  Dtype stored = Dtype::u8;        // dtype in the file
-  Dtype wanted = Dtype::u8;        // dtype in the table; == stored: bytes are copied
-  float scale = 1.0f;              // Multiplied in when an fp8 weight with a scale is widened.
-  std::optional<Extent> scale_source = std::nullopt;  // F32 scalar in the same file that supplies `scale` at load time.
+  Dtype stored = Dtype::u8;  // dtype in the file
+  Dtype wanted = Dtype::u8;  // dtype in the table; == stored: bytes are copied
+  float scale = 1.0f;        // Multiplied in when an fp8 weight with a scale is widened.
+  std::optional<Extent> scale_source =
+      std::nullopt;  // F32 scalar in the same file that supplies `scale` at load time.
 };
 
 // The part of a piece that falls into one page.
@@ -40,7 +41,7 @@ struct PagePiece {
   std::uint32_t piece = 0;        // Index into pieces().
   std::uint64_t page_offset = 0;  // Bytes inside the page.
   std::uint64_t page_bytes = 0;
-  Extent source = {};             // The matching bytes of the file; whole elements where they are converted.
+  Extent source = {};  // The matching bytes of the file; whole elements where they are converted.
 };
 
 class PageLayout {
@@ -50,12 +51,13 @@ class PageLayout {
   static PageLayout identity(std::uint64_t file_bytes, std::uint64_t page_bytes);
   // Tensors in index order, each aligned to `alignment`, a power of two of at most page_bytes. pieces()[i] is where the
   // index's tensor i went, empty ones included.
-  static PageLayout scattered(const CheckpointIndex& index, std::uint64_t alignment, std::uint64_t page_bytes);
+  static PageLayout scattered(const CheckpointIndex& index, std::uint64_t alignment,
+                              std::uint64_t page_bytes);
   // Validates: sorted, no overlap, whole elements, convertible dtypes, sources inside `file_bytes[file]`. A piece whose
   // dtypes differ is aligned to its wanted element, so that no element straddles two pages; a scale is finite, and
   // given only where there is a conversion that applies it. Refusals name the piece by its position.
-  static Outcome<PageLayout> assembled(std::vector<LayoutPiece> pieces, std::span<const std::uint64_t> file_bytes,
-                                       std::uint64_t page_bytes);
+  static Outcome<PageLayout> assembled(std::vector<LayoutPiece> pieces,
+                                       std::span<const std::uint64_t> file_bytes, std::uint64_t page_bytes);
 
   std::uint64_t table_bytes() const { return table_bytes_; }
   std::uint64_t page_bytes() const { return page_bytes_; }

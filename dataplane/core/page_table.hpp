@@ -40,7 +40,7 @@ struct PageEntry {
   bool bulk : 1 = false;                    // Is read for a prefetch.
   bool evicted_before : 1 = false;
   bool drop_unheld : 1 = false;   // Released while held: destroyed when neither held nor mapped.
-  bool doomed : 1 = false;                  // Was being filled when a writer's loss had been noticed elsewhere.
+  bool doomed : 1 = false;        // Was being filled when a writer's loss had been noticed elsewhere.
   bool holds_source : 1 = false;  // Creating or copying: the origin's page is held for it.
 };
 static_assert(sizeof(PageEntry) <= 32);

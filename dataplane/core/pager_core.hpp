@@ -35,17 +35,17 @@ inline constexpr std::size_t command_buffer_min = 2 * grant_batch_pages;
 
 struct PagerCoreOptions {
   std::uint32_t budget_frames = 0;
-  Nanoseconds revoke_deadline = std::chrono::seconds(1);         // Agent mode.
-  Nanoseconds cooperative_deadline = std::chrono::seconds(30);   // Cooperative mode, from the first revoke.
+  Nanoseconds revoke_deadline = std::chrono::seconds(1);        // Agent mode.
+  Nanoseconds cooperative_deadline = std::chrono::seconds(30);  // Cooperative mode, from the first revoke.
 };
 
 struct PagerCounts {
   std::uint32_t budget_frames = 0;
-  std::uint32_t used_frames = 0;      // Being created, loading, resident, or on their way out.
+  std::uint32_t used_frames = 0;  // Being created, loading, resident, or on their way out.
   std::uint32_t resident_frames = 0;
   std::uint32_t private_frames = 0;
-  std::uint32_t stuck_frames = 0;     // Mapped by sessions that missed a revoke deadline.
-  std::uint64_t minor_grants = 0;     // Faults on resident pages.
+  std::uint32_t stuck_frames = 0;  // Mapped by sessions that missed a revoke deadline.
+  std::uint64_t minor_grants = 0;  // Faults on resident pages.
   std::uint64_t major_faults = 0;
   std::uint64_t refaults = 0;
   std::uint64_t evictions = 0;

@@ -45,7 +45,11 @@ class PagePlanner {
  public:
   PagePlanner(const PageLayout& layout, std::span<const std::uint64_t> file_bytes, const ReadLimits& limits,
               ReadPlan& plan)
-      : layout_(layout), file_bytes_(file_bytes), limits_(limits), granule_(limits.offset_granule), plan_(plan) {
+      : layout_(layout),
+        file_bytes_(file_bytes),
+        limits_(limits),
+        granule_(limits.offset_granule),
+        plan_(plan) {
     CHECK(granule_ > 0 && limits.memory_granule > 0);
     CHECK(limits.slot_bytes % granule_ == 0 && limits.slot_bytes >= 2 * granule_ && limits.slot_bytes >= 16);
     CHECK(limits.read_bytes_max % granule_ == 0 && limits.read_bytes_max > 0);
@@ -96,7 +100,8 @@ void PagePlanner::split_for_frame(const Part& part, std::uint64_t next_frame_off
   std::uint64_t to = round_down(end, granule_);
   const std::uint64_t past = round_up(end, granule_) - end;
   // The last granule of a file is read past its end, if the frame has room for it.
-  const bool takes_end = end == file_bytes_[part.file] && next_frame_offset - part.frame_offset >= end - begin + past;
+  const bool takes_end =
+      end == file_bytes_[part.file] && next_frame_offset - part.frame_offset >= end - begin + past;
   if (takes_end) to = end;
   const std::uint64_t frame_from = part.frame_offset + (from - begin);
   const bool fits = part.is_copied() && from < to && frame_from % limits_.memory_granule == 0;
@@ -190,9 +195,8 @@ void PagePlanner::plan(std::uint32_t index, bool frame_is_addressable) {
     }
   }
   read_through_slots();
-  std::ranges::stable_sort(plan_.reads, {}, [](const PlannedRead& read) {
-    return std::tuple(read.file, read.extent.offset);
-  });
+  std::ranges::stable_sort(plan_.reads, {},
+                           [](const PlannedRead& read) { return std::tuple(read.file, read.extent.offset); });
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ namespace penstock {
 struct ReadLimits {
   std::uint64_t slot_bytes = 512 * 1024;
   std::uint64_t read_bytes_max = 1024 * 1024;  // For reads straight into a frame.
-  std::uint32_t offset_granule = 512;          // Direct I/O alignment of offset and length; 1 when only cached reads.
-  std::uint32_t memory_granule = 512;          // Of the destination's address.
+  std::uint32_t offset_granule = 512;  // Direct I/O alignment of offset and length; 1 when only cached reads.
+  std::uint32_t memory_granule = 512;  // Of the destination's address.
 };
 
 // One copy (or conversion) from a filled slot to the frame. A plain copy may go on into the next pieces, where they
@@ -36,9 +36,9 @@ struct SlotCopy {
 
 struct PlannedRead {
   std::uint32_t file = 0;
-  Extent extent = {};                // Aligned to offset_granule.
-  std::uint64_t needed_bytes = 0;    // From extent.offset; a completion below it is short.
-  bool into_frame = false;           // True: bytes land at frame_offset; false: into a slot, then `copies`.
+  Extent extent = {};              // Aligned to offset_granule.
+  std::uint64_t needed_bytes = 0;  // From extent.offset; a completion below it is short.
+  bool into_frame = false;         // True: bytes land at frame_offset; false: into a slot, then `copies`.
   std::uint64_t frame_offset = 0;
   std::uint32_t first_copy = 0, copy_count = 0;  // Into ReadPlan::copies.
 };

@@ -25,9 +25,11 @@ Outcome<SafetensorsHeader> read_safetensors_json(std::string_view json);
 
 // Sorts by offset, makes extents absolute, and checks that shapes and dtypes give their lengths and that the tensors
 // cover [data_offset, file_bytes) exactly.
-Outcome<void> place_tensors(std::vector<TensorEntry>& tensors, std::uint64_t data_offset, std::uint64_t file_bytes);
+Outcome<void> place_tensors(std::vector<TensorEntry>& tensors, std::uint64_t data_offset,
+                            std::uint64_t file_bytes);
 
 // Both. `data_offset`: bytes before the data.
-Outcome<CheckpointIndex> parse_safetensors(std::string_view json, std::uint64_t data_offset, std::uint64_t file_bytes);
+Outcome<CheckpointIndex> parse_safetensors(std::string_view json, std::uint64_t data_offset,
+                                           std::uint64_t file_bytes);
 
 }  // namespace penstock

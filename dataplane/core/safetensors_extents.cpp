@@ -14,14 +14,16 @@ namespace penstock {
 namespace {
 
 std::string described(const TensorEntry& tensor) {
-  return fmt::format("tensor {} ({} {})", quote(tensor.name), dtype_name(tensor.dtype), fmt::join(tensor.shape, "x"));
+  return fmt::format("tensor {} ({} {})", quote(tensor.name), dtype_name(tensor.dtype),
+                     fmt::join(tensor.shape, "x"));
 }
 
 // Bits of the whole tensor; nothing when they do not fit. A zero anywhere makes it 0 whatever stands before it, so
 // that the order of the dimensions never matters.
 std::optional<std::uint64_t> tensor_bits(const TensorEntry& tensor) {
   constexpr std::uint64_t dimension_max = std::numeric_limits<std::int64_t>::max();
-  if (std::ranges::any_of(tensor.shape, [](std::uint64_t size) { return size > dimension_max; })) return std::nullopt;
+  if (std::ranges::any_of(tensor.shape, [](std::uint64_t size) { return size > dimension_max; }))
+    return std::nullopt;
   if (std::ranges::find(tensor.shape, 0u) != tensor.shape.end()) return 0;
   std::uint64_t bits = dtype_bits(tensor.dtype);
   for (const std::uint64_t size : tensor.shape) {
@@ -38,8 +40,8 @@ Outcome<void> check_size(const TensorEntry& tensor) {
                 fmt::format("{} has {} bits, which is not whole bytes", described(tensor), *bits));
   }
   if (*bits / 8 != tensor.extent.length) {
-    return fail(FailureKind::size_mismatch, fmt::format("{} needs {} bytes, its offsets give {}", described(tensor),
-                                                        *bits / 8, tensor.extent.length));
+    return fail(FailureKind::size_mismatch, fmt::format("{} needs {} bytes, its offsets give {}",
+                                                        described(tensor), *bits / 8, tensor.extent.length));
   }
   return {};
 }
@@ -48,8 +50,8 @@ Outcome<void> check_size(const TensorEntry& tensor) {
 Outcome<void> check_place(const TensorEntry& tensor, std::uint64_t covered) {
   const std::uint64_t begin = tensor.extent.offset;
   if (begin > covered) {
-    return fail(FailureKind::hole, fmt::format("bytes {} to {} of the data belong to no tensor, before {}", covered,
-                                               begin, described(tensor)));
+    return fail(FailureKind::hole, fmt::format("bytes {} to {} of the data belong to no tensor, before {}",
+                                               covered, begin, described(tensor)));
   }
   if (begin < covered) {
     return fail(FailureKind::overlap, fmt::format("{} begins at {} of the data, inside of what ends at {}",
@@ -65,12 +67,14 @@ Outcome<void> check_end(std::uint64_t data_bytes, std::uint64_t data_offset, std
   }
   if (needed > file_bytes) {
     return fail(FailureKind::truncated,
-                fmt::format("data is cut: needs {} bytes, has {}, {} missing", needed, file_bytes, needed - file_bytes),
+                fmt::format("data is cut: needs {} bytes, has {}, {} missing", needed, file_bytes,
+                            needed - file_bytes),
                 "the download was cut, or is still running: download it again");
   }
   if (needed < file_bytes) {
     return fail(FailureKind::trailing_bytes,
-                fmt::format("{} extra bytes after offset {}: the file has {}", file_bytes - needed, needed, file_bytes),
+                fmt::format("{} extra bytes after offset {}: the file has {}", file_bytes - needed, needed,
+                            file_bytes),
                 "something was appended, or a shorter file was written over a longer one");
   }
   return {};
@@ -78,7 +82,8 @@ Outcome<void> check_end(std::uint64_t data_bytes, std::uint64_t data_offset, std
 
 }  // namespace
 
-Outcome<void> place_tensors(std::vector<TensorEntry>& tensors, std::uint64_t data_offset, std::uint64_t file_bytes) {
+Outcome<void> place_tensors(std::vector<TensorEntry>& tensors, std::uint64_t data_offset,
+                            std::uint64_t file_bytes) {
   // Stable, so that empty tensors at one offset keep the order of the header.
   std::ranges::stable_sort(tensors, {}, [](const TensorEntry& tensor) {
     return std::tuple(tensor.extent.offset, tensor.extent.length);

@@ -16,10 +16,12 @@ namespace {
 namespace dom = simdjson::dom;
 
 tl::unexpected<Failure> invalid(std::string message) {
-  return fail(FailureKind::invalid_header, std::move(message), "the file is damaged or was written by a broken program");
+  return fail(FailureKind::invalid_header, std::move(message),
+              "the file is damaged or was written by a broken program");
 }
 
-tl::unexpected<Failure> invalid_field(std::string_view tensor, std::string_view field, std::string_view wanted) {
+tl::unexpected<Failure> invalid_field(std::string_view tensor, std::string_view field,
+                                      std::string_view wanted) {
   return invalid(fmt::format("tensor {}: \"{}\" must be {}", quote(tensor), field, wanted));
 }
 
@@ -62,7 +64,8 @@ Outcome<Dtype> read_dtype(std::string_view tensor, dom::element value) {
   std::string_view name;
   if (value.get(name) != simdjson::SUCCESS) return invalid_field(tensor, "dtype", "a string");
   if (const auto dtype = dtype_from_name(name)) return *dtype;
-  return fail(FailureKind::unknown_dtype, fmt::format("tensor {} has the unknown dtype {}", quote(tensor), quote(name)));
+  return fail(FailureKind::unknown_dtype,
+              fmt::format("tensor {} has the unknown dtype {}", quote(tensor), quote(name)));
 }
 
 // Appends the numbers of an array; false when the value is no array of integers in 0 .. 2^64-1 or has too many.
@@ -109,7 +112,8 @@ Outcome<TensorEntry> read_tensor(const dom::key_value_pair& entry) {
   }
   Fields fields;
   for (const dom::key_value_pair field : object) {
-    if (auto read = read_field(entry.key, field, fields); !read) return tl::unexpected(std::move(read.error()));
+    if (auto read = read_field(entry.key, field, fields); !read)
+      return tl::unexpected(std::move(read.error()));
   }
   const auto missing = [&](std::string_view field) {
     return invalid(fmt::format("tensor {}: \"{}\" is missing", quote(entry.key), field));
@@ -150,7 +154,8 @@ Outcome<void> refuse_duplicates(const std::vector<TensorEntry>& tensors) {
   const auto same = [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name == tensors[b].name; };
   const auto twice = std::ranges::adjacent_find(order, same);
   if (twice == order.end()) return {};
-  return fail(FailureKind::duplicate_tensor, fmt::format("tensor {} appears twice", quote(tensors[*twice].name)),
+  return fail(FailureKind::duplicate_tensor,
+              fmt::format("tensor {} appears twice", quote(tensors[*twice].name)),
               "readers disagree on which of the two counts: write the file again");
 }
 
@@ -177,11 +182,13 @@ Outcome<SafetensorsHeader> read_safetensors_json(std::string_view json) {
   if (root.get(object) != simdjson::SUCCESS) return invalid("header is not a JSON object");
   SafetensorsHeader header;
   if (auto read = read_entries(object, header); !read) return tl::unexpected(std::move(read.error()));
-  if (auto unique = refuse_duplicates(header.tensors); !unique) return tl::unexpected(std::move(unique.error()));
+  if (auto unique = refuse_duplicates(header.tensors); !unique)
+    return tl::unexpected(std::move(unique.error()));
   return header;
 }
 
-Outcome<CheckpointIndex> parse_safetensors(std::string_view json, std::uint64_t data_offset, std::uint64_t file_bytes) {
+Outcome<CheckpointIndex> parse_safetensors(std::string_view json, std::uint64_t data_offset,
+                                           std::uint64_t file_bytes) {
   auto header = read_safetensors_json(json);
   if (!header) return tl::unexpected(std::move(header.error()));
   if (auto placed = place_tensors(header->tensors, data_offset, file_bytes); !placed) {

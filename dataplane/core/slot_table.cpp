@@ -8,7 +8,8 @@ namespace penstock {
 SlotTable::SlotTable(std::uint16_t count) : taken_(count, false) {
   CHECK(count < raw(no_slot));
   free_.reserve(count);
-  for (std::uint16_t slot = count; slot > 0; --slot) free_.push_back(SlotId{static_cast<std::uint16_t>(slot - 1)});
+  for (std::uint16_t slot = count; slot > 0; --slot)
+    free_.push_back(SlotId{static_cast<std::uint16_t>(slot - 1)});
 }
 
 std::optional<SlotId> SlotTable::take() {

@@ -22,14 +22,14 @@ namespace penstock {
 struct DeviceLimits {
   std::uint64_t frame_bytes = 0;
   std::uint64_t capacity_bytes = 0;
-  std::uint64_t tensor_alignment = 1;  // 512 on GPUs; on host memory each dtype's own size is enough (D8).
-  bool frames_are_addressable = false; // FrameWriter::address works: reads may go straight into a frame.
+  std::uint64_t tensor_alignment = 1;   // 512 on GPUs; on host memory each dtype's own size is enough (D8).
+  bool frames_are_addressable = false;  // FrameWriter::address works: reads may go straight into a frame.
 };
 
 // Who may do what with an exported frame.
 enum class FrameAccess : std::uint8_t {
-  shared_read_only,   // Sealed against every writer but the owner's present mapping; no more copies are queued after it.
-  private_writable,   // One client maps it read-write.
+  shared_read_only,  // Sealed against every writer but the owner's present mapping; no more copies are queued after it.
+  private_writable,  // One client maps it read-write.
 };
 
 // A frame's descriptor on its way to a client: made for this export, or the owner's own, which lives as long as the frame.

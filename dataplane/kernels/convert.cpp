@@ -11,7 +11,8 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t block_elements = 1024;  // 4 KiB of f32: stays in the first-level cache between the two loops.
+constexpr std::size_t block_elements =
+    1024;  // 4 KiB of f32: stays in the first-level cache between the two loops.
 using Block = std::array<float, block_elements>;
 
 using Widen = void (*)(const std::byte* source, std::size_t count, float* out);
@@ -27,7 +28,8 @@ constexpr auto make_table() {
 template <class Format>
 void widen_bytes(const std::byte* source, std::size_t count, float* out) {
   static constexpr std::array<float, 256> table = make_table<Format>();
-  for (std::size_t index = 0; index < count; ++index) out[index] = table[static_cast<std::uint8_t>(source[index])];
+  for (std::size_t index = 0; index < count; ++index)
+    out[index] = table[static_cast<std::uint8_t>(source[index])];
 }
 
 template <class Format>
@@ -45,7 +47,8 @@ void widen_floats(const std::byte* source, std::size_t count, float* out) {
 
 template <class Format>
 void narrow_to_bytes(const float* values, std::size_t count, std::byte* destination) {
-  for (std::size_t index = 0; index < count; ++index) destination[index] = static_cast<std::byte>(narrow<Format>(values[index]));
+  for (std::size_t index = 0; index < count; ++index)
+    destination[index] = static_cast<std::byte>(narrow<Format>(values[index]));
 }
 
 template <class Format>
@@ -97,7 +100,8 @@ void multiply(Block& block, std::size_t count, float scale) {
   for (std::size_t index = 0; index < count; ++index) block[index] *= scale;
 }
 
-void convert_blocks(const Conversion& how, const std::byte* source, std::size_t elements, std::byte* destination) {
+void convert_blocks(const Conversion& how, const std::byte* source, std::size_t elements,
+                    std::byte* destination) {
   Block block;
   for (std::size_t done = 0; done < elements; done += block_elements) {
     const std::size_t count = std::min(block_elements, elements - done);
@@ -113,12 +117,14 @@ void look_up(const std::array<std::byte, 1024>& table, const std::byte* source, 
   std::array<Code, 256> codes;
   std::memcpy(codes.data(), table.data(), sizeof codes);
   for (std::size_t index = 0; index < elements; ++index) {
-    std::memcpy(destination + index * sizeof(Code), &codes[static_cast<std::uint8_t>(source[index])], sizeof(Code));
+    std::memcpy(destination + index * sizeof(Code), &codes[static_cast<std::uint8_t>(source[index])],
+                sizeof(Code));
   }
 }
 
 // A source of one byte has 256 results: convert those, then look up. Twice as fast from a thousand elements on.
-void convert_by_table(const Conversion& how, const std::byte* source, std::size_t elements, std::byte* destination) {
+void convert_by_table(const Conversion& how, const std::byte* source, std::size_t elements,
+                      std::byte* destination) {
   std::array<std::byte, 256> all_codes;
   for (std::size_t code = 0; code < all_codes.size(); ++code) all_codes[code] = static_cast<std::byte>(code);
   std::array<std::byte, 1024> table;
@@ -134,7 +140,8 @@ void convert_by_table(const Conversion& how, const std::byte* source, std::size_
 
 bool convertible(Dtype from, Dtype to) { return dtype_is_convertible(from) && dtype_is_convertible(to); }
 
-void convert(Dtype from, std::span<const std::byte> source, Dtype to, std::span<std::byte> destination, float scale) {
+void convert(Dtype from, std::span<const std::byte> source, Dtype to, std::span<std::byte> destination,
+             float scale) {
   if (from == to && scale == 1.0f) {
     CHECK(source.size() == destination.size());
     if (!source.empty()) std::memcpy(destination.data(), source.data(), source.size());

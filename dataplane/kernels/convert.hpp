@@ -20,7 +20,8 @@ bool convertible(Dtype from, Dtype to);
 // REQUIRES: from == to and scale == 1, or convertible; source holds whole elements; destination.size() == elements *
 // size of `to`; no overlap. Neither needs to be aligned.
 // Each element is widened to f32, multiplied by scale (one rounding), and narrowed (one rounding).
-void convert(Dtype from, std::span<const std::byte> source, Dtype to, std::span<std::byte> destination, float scale);
+void convert(Dtype from, std::span<const std::byte> source, Dtype to, std::span<std::byte> destination,
+             float scale);
 // 64-bit checksum of a page's bytes, dependent on their positions and their number, the same on each device. Finds
 // accidents; it has no key and keeps out nobody who can choose the bytes.
 //

@@ -36,7 +36,8 @@ constexpr std::uint32_t narrow(float value) {
   if constexpr (Format::bias != 127) {
     // Below the smallest normal number: adding a power of two whose last bit weighs as much as the format's smallest
     // subnormal lets the addition itself do the rounding.
-    constexpr std::uint32_t shift = static_cast<std::uint32_t>(127 + 1 - Format::bias - Format::mantissa + 23) << 23;
+    constexpr std::uint32_t shift = static_cast<std::uint32_t>(127 + 1 - Format::bias - Format::mantissa + 23)
+                                    << 23;
     const float shifted = std::bit_cast<float>(magnitude) + std::bit_cast<float>(shift);
     const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted) - shift;
     constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(127 + 1 - Format::bias) << 23;
@@ -51,7 +52,8 @@ template <class Format>
 constexpr float widen(std::uint32_t code) {
   constexpr int added = 23 - Format::mantissa;
   constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - Format::bias) << 23;
-  constexpr std::uint32_t special = ((1u << Format::exponent) - 1) << 23;  // All exponent bits, before rebiasing.
+  constexpr std::uint32_t special = ((1u << Format::exponent) - 1)
+                                    << 23;  // All exponent bits, before rebiasing.
   constexpr std::uint32_t sign_bit = 1u << (Format::exponent + Format::mantissa);
   const std::uint32_t sign = (code & sign_bit) != 0 ? 0x80000000u : 0u;
   const std::uint32_t magnitude = (code & (sign_bit - 1)) << added;
@@ -59,7 +61,8 @@ constexpr float widen(std::uint32_t code) {
   if constexpr (Format::bias != 127) {
     // A subnormal gets the exponent of the smallest normal number; taking away its implicit bit leaves the exact value.
     constexpr std::uint32_t smallest_normal = rebias + (1u << 23);
-    const float exact = std::bit_cast<float>(magnitude + smallest_normal) - std::bit_cast<float>(smallest_normal);
+    const float exact =
+        std::bit_cast<float>(magnitude + smallest_normal) - std::bit_cast<float>(smallest_normal);
     bits = magnitude < 1u << 23 ? std::bit_cast<std::uint32_t>(exact) : bits;
   }
   if constexpr (Format::largest == special >> added) {

@@ -11,8 +11,8 @@
 #include <sched.h>
 
 #include "dataplane/base/clock.hpp"
-#include "dataplane/io/pread_reader.hpp"
 #include "dataplane/base/linger.hpp"
+#include "dataplane/io/pread_reader.hpp"
 #include "dataplane/pager/poll_loop.hpp"
 
 namespace penstock {
@@ -75,7 +75,10 @@ Outcome<std::unique_ptr<DataplaneThread>> DataplaneThread::start(SharedDevice de
 
 DataplaneThread::DataplaneThread(SharedDevice device, std::unique_ptr<EvictionPolicy> policy,
                                  const DataplaneThreadOptions& options, ReaderMaker make_reader)
-    : device_(std::move(device)), policy_(std::move(policy)), options_(options), make_reader_(std::move(make_reader)) {}
+    : device_(std::move(device)),
+      policy_(std::move(policy)),
+      options_(options),
+      make_reader_(std::move(make_reader)) {}
 
 DataplaneThread::~DataplaneThread() {
   // Closing the mailbox counts as Stop, also when there is no room for one.
@@ -97,8 +100,8 @@ Outcome<std::unique_ptr<LoadPipeline>> DataplaneThread::open_pipeline() {
   if (!stream) return tl::unexpected(out_of(stream.error()));
   LoadPipelineOptions loads = options_.loads;
   loads.requests_max = options_.stream.requests_max;
-  return std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), *device_.writer, device_.owner->limits(),
-                                        loads);
+  return std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), *device_.writer,
+                                        device_.owner->limits(), loads);
 }
 
 Outcome<void> DataplaneThread::open_on_thread() {

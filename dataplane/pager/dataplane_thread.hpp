@@ -50,7 +50,8 @@ class DataplaneThread {
   using ReaderMaker = std::function<Outcome<OpenedReader>(const PinnedRing* ring)>;
 
   // Returns when the reader is open. Without `make_reader`: open_reader(options.reader).
-  static Outcome<std::unique_ptr<DataplaneThread>> start(SharedDevice device, std::unique_ptr<EvictionPolicy> policy,
+  static Outcome<std::unique_ptr<DataplaneThread>> start(SharedDevice device,
+                                                         std::unique_ptr<EvictionPolicy> policy,
                                                          const DataplaneThreadOptions& options,
                                                          ReaderMaker make_reader = {});
   // Stops: cancels reads, waits until they have ended, at most the pager's stop deadline, and joins the thread. What a
@@ -65,8 +66,8 @@ class DataplaneThread {
   const ReaderReport& reader() const { return report_; }
 
  private:
-  DataplaneThread(SharedDevice device, std::unique_ptr<EvictionPolicy> policy, const DataplaneThreadOptions& options,
-                  ReaderMaker make_reader);
+  DataplaneThread(SharedDevice device, std::unique_ptr<EvictionPolicy> policy,
+                  const DataplaneThreadOptions& options, ReaderMaker make_reader);
   Outcome<std::unique_ptr<LoadPipeline>> open_pipeline();
   Outcome<void> open_on_thread();
   void run();

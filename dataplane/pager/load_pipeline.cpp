@@ -16,7 +16,8 @@ namespace {
 constexpr int rounds_max = 4;
 constexpr std::size_t answers_max = 64;
 
-ReadLimits read_limits(const TableSource& source, const PinnedRing& ring, const LoadPipelineOptions& options) {
+ReadLimits read_limits(const TableSource& source, const PinnedRing& ring,
+                       const LoadPipelineOptions& options) {
   ReadLimits limits{.slot_bytes = ring.slot_bytes(),
                     .read_bytes_max = options.read_bytes_max,
                     .offset_granule = 1,
@@ -31,8 +32,9 @@ ReadLimits read_limits(const TableSource& source, const PinnedRing& ring, const 
 
 }  // namespace
 
-LoadPipeline::LoadPipeline(std::unique_ptr<PinnedRing> ring, std::unique_ptr<ReadStream> stream, FrameWriter& writer,
-                           const DeviceLimits& device, const LoadPipelineOptions& options)
+LoadPipeline::LoadPipeline(std::unique_ptr<PinnedRing> ring, std::unique_ptr<ReadStream> stream,
+                           FrameWriter& writer, const DeviceLimits& device,
+                           const LoadPipelineOptions& options)
     : ring_(std::move(ring)),
       stream_(std::move(stream)),
       writer_(writer),
@@ -223,8 +225,8 @@ std::string LoadPipeline::waits_for() const {
     if (!read.pushed) continue;
     const PageLoad& page = pages_[read.page];
     const PlannedRead& planned = page.plan.reads[read.planned];
-    return fmt::format("a read of {} bytes at {} of checkpoint {}", planned.extent.length, planned.extent.offset,
-                       page.table->source->files[planned.file]->identity().id());
+    return fmt::format("a read of {} bytes at {} of checkpoint {}", planned.extent.length,
+                       planned.extent.offset, page.table->source->files[planned.file]->identity().id());
   }
   if (!fences_.empty()) return "a copy into device memory";
   if (!by_key_.empty()) return "pages that wait to be read";

@@ -34,10 +34,10 @@
 namespace penstock {
 
 struct LoadPipelineOptions {
-  std::uint64_t read_bytes_max = 1ull << 20;    // Of one read straight into a frame.
-  std::uint64_t bulk_bytes_ahead = 32ull << 20; // Bulk reads pushed to the stream and not answered.
-  std::uint32_t requests_max = 4096;            // The stream's own limit.
-  std::uint32_t fault_requests = 256;           // Of those, kept free of bulk reads.
+  std::uint64_t read_bytes_max = 1ull << 20;     // Of one read straight into a frame.
+  std::uint64_t bulk_bytes_ahead = 32ull << 20;  // Bulk reads pushed to the stream and not answered.
+  std::uint32_t requests_max = 4096;             // The stream's own limit.
+  std::uint32_t fault_requests = 256;            // Of those, kept free of bulk reads.
 };
 
 // What a table has read so far. Never falls.
@@ -94,11 +94,11 @@ class LoadPipeline {
 
   struct Table {
     std::shared_ptr<const TableSource> source;
-    std::vector<StreamFile> files;       // Empty until the first load.
+    std::vector<StreamFile> files;  // Empty until the first load.
     std::vector<std::uint64_t> file_bytes;
     ReadLimits limits;
     TableScales scales;
-    std::vector<PageIndex> parked;       // Wait for the scales.
+    std::vector<PageIndex> parked;  // Wait for the scales.
     bool reading_scales = false;
     std::uint32_t loads = 0;
     TableReads reads;
@@ -108,21 +108,21 @@ class LoadPipeline {
     Load load;
     Table* table = nullptr;
     ReadPlan plan;
-    std::span<std::byte> frame;          // Empty when the frame is not addressable.
-    std::uint32_t next_read = 0;         // Into plan.reads: not yet pushed.
-    std::uint32_t open_reads = 0;        // Pushed, not answered.
-    std::uint32_t open_copies = 0;       // Slots that are copied from, or wait for it.
+    std::span<std::byte> frame;     // Empty when the frame is not addressable.
+    std::uint32_t next_read = 0;    // Into plan.reads: not yet pushed.
+    std::uint32_t open_reads = 0;   // Pushed, not answered.
+    std::uint32_t open_copies = 0;  // Slots that are copied from, or wait for it.
     bool planned = false, failed = false;
     FailureKind reason = FailureKind::internal;
   };
   struct Read {
     PageIndex page = 0;
-    std::uint32_t planned = 0;           // Into the page's plan.
+    std::uint32_t planned = 0;  // Into the page's plan.
     SlotId slot = no_slot;
     std::uint32_t copies_queued = 0;
-    FenceId fence{};                     // Of the last copy queued.
+    FenceId fence{};  // Of the last copy queued.
     bool pushed = false;
-    bool bulk = false;                   // As it was pushed.
+    bool bulk = false;  // As it was pushed.
   };
   struct PendingFence {
     FenceId fence{};
@@ -131,7 +131,9 @@ class LoadPipeline {
 
   Table& table_of(TableId table);
   const Table* find_table(TableId table) const;
-  std::deque<PageIndex>& queue_of(Urgency urgency) { return urgency == Urgency::fault ? fault_queue_ : bulk_queue_; }
+  std::deque<PageIndex>& queue_of(Urgency urgency) {
+    return urgency == Urgency::fault ? fault_queue_ : bulk_queue_;
+  }
   void leave_queues(PageIndex index);
   void fail(PageIndex index, FailureKind reason, std::string text);
   void fail_all(FailureKind reason, const char* text);
@@ -166,14 +168,14 @@ class LoadPipeline {
   const LoadPipelineOptions options_;
   StreamFiles files_;
   std::unordered_map<TableId, std::unique_ptr<Table>> tables_;
-  std::deque<PageLoad> pages_;               // A deque: references stay valid while it grows.
+  std::deque<PageLoad> pages_;  // A deque: references stay valid while it grows.
   std::vector<PageIndex> free_pages_;
   std::unordered_map<PageKey, PageIndex> by_key_;
   std::deque<Read> reads_;
   std::vector<ReadIndex> free_reads_;
   std::deque<PageIndex> fault_queue_, bulk_queue_;
-  std::deque<ReadIndex> copy_queue_;         // Answered, copies not all queued.
-  std::deque<PendingFence> fences_;          // In the order of fences.
+  std::deque<ReadIndex> copy_queue_;  // Answered, copies not all queued.
+  std::deque<PendingFence> fences_;   // In the order of fences.
   std::vector<Loaded> ended_;
   std::uint64_t bulk_bytes_pushed_ = 0;
   std::vector<TableId> reading_scales_;

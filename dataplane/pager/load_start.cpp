@@ -59,7 +59,8 @@ bool LoadPipeline::prepare(PageIndex index) {
   }
   if (device_.frames_are_addressable) page.frame = writer_.address(page.load.frame);
   page.plan.clear();
-  plan_page(table.source->layout, page.load.page.index, table.file_bytes, table.limits, !page.frame.empty(), page.plan);
+  plan_page(table.source->layout, page.load.page.index, table.file_bytes, table.limits, !page.frame.empty(),
+            page.plan);
   page.planned = true;
   return true;
 }
@@ -90,7 +91,8 @@ bool LoadPipeline::may_push(Urgency urgency, const PlannedRead& read) const {
   if (stream_->unanswered() >= requests) return false;
   // A quarter of the ring is kept for pages that somebody waits for.
   if (!read.into_frame && ring_->free_slots() <= (bulk ? ring_->slots() / 4 : 0)) return false;
-  return !bulk || bulk_bytes_pushed_ == 0 || bulk_bytes_pushed_ + read.extent.length <= options_.bulk_bytes_ahead;
+  return !bulk || bulk_bytes_pushed_ == 0 ||
+         bulk_bytes_pushed_ + read.extent.length <= options_.bulk_bytes_ahead;
 }
 
 void LoadPipeline::push(PageIndex page_index, std::uint32_t planned_index) {
@@ -104,7 +106,10 @@ void LoadPipeline::push(PageIndex page_index, std::uint32_t planned_index) {
     free_reads_.pop_back();
   }
   Read& read = reads_[index];
-  read = {.page = page_index, .planned = planned_index, .pushed = true, .bulk = page.load.urgency == Urgency::bulk};
+  read = {.page = page_index,
+          .planned = planned_index,
+          .pushed = true,
+          .bulk = page.load.urgency == Urgency::bulk};
   std::byte* destination = nullptr;
   if (planned.into_frame) {
     CHECK(planned.frame_offset + planned.extent.length <= page.frame.size());

@@ -32,7 +32,9 @@ struct OpenSession {
   std::unique_ptr<PeerPort> port;
   std::uint64_t private_bytes_max = 0;  // Quota of private frames; 0 = none. Less than a frame counts as one.
 };
-struct CloseSession { SessionId session{}; };
+struct CloseSession {
+  SessionId session{};
+};
 struct OpenTable {
   TableId table{};
   TableKind kind = TableKind::file;
@@ -40,41 +42,63 @@ struct OpenTable {
   std::shared_ptr<const TableSource> source;  // Null for anonymous and overlay.
   SessionId owner{};
   TableId origin{};
-  std::shared_ptr<PageWords> words;           // Written by the dataplane thread alone.
+  std::shared_ptr<PageWords> words;  // Written by the dataplane thread alone.
 };
 // Also for the owner of an anonymous or overlay table: a client may name only what it is attached to. An overlay has the
 // pin words of its origin.
 struct AttachTable {
   SessionId session{};
   TableId table{};
-  TableNumber number{};                       // On the session's socket. New at each opening, so that what is late is known.
+  TableNumber number{};  // On the session's socket. New at each opening, so that what is late is known.
   RevokeMode mode = RevokeMode::agent;
-  std::shared_ptr<const PinWords> pins;       // The session's region: read as a hint only.
+  std::shared_ptr<const PinWords> pins;  // The session's region: read as a hint only.
 };
-struct DetachTable { SessionId session{}; TableId table{}; };
+struct DetachTable {
+  SessionId session{};
+  TableId table{};
+};
 // Nobody may be attached: else `failed`, `busy`. Done when nothing reads for the table any more.
-struct CloseTable { RequestId request{}; TableId table{}; };
-struct LoadTable { RequestId request{}; TableId table{}; std::uint32_t first = 0, count = 0; };
-struct EvictTable { RequestId request{}; bool any_table = false; TableId table{}; std::uint64_t bytes = ~0ull; };
-struct ChangeBudget { RequestId request{}; std::uint64_t bytes = 0; };
+struct CloseTable {
+  RequestId request{};
+  TableId table{};
+};
+struct LoadTable {
+  RequestId request{};
+  TableId table{};
+  std::uint32_t first = 0, count = 0;
+};
+struct EvictTable {
+  RequestId request{};
+  bool any_table = false;
+  TableId table{};
+  std::uint64_t bytes = ~0ull;
+};
+struct ChangeBudget {
+  RequestId request{};
+  std::uint64_t bytes = 0;
+};
 struct Stop {};
 }  // namespace mail
 
-using PagerMail = std::variant<mail::OpenSession, mail::CloseSession, mail::OpenTable, mail::AttachTable, mail::DetachTable,
-                               mail::CloseTable, mail::LoadTable, mail::EvictTable, mail::ChangeBudget, mail::Stop>;
+using PagerMail =
+    std::variant<mail::OpenSession, mail::CloseSession, mail::OpenTable, mail::AttachTable, mail::DetachTable,
+                 mail::CloseTable, mail::LoadTable, mail::EvictTable, mail::ChangeBudget, mail::Stop>;
 
 // ---- to the service thread ----
 struct RequestDone {
   RequestId request{};
   TicketResult result = TicketResult::done;
   FailureKind reason = FailureKind::internal;
-  std::uint64_t bytes = 0;         // Made resident, or evicted.
+  std::uint64_t bytes = 0;  // Made resident, or evicted.
   std::uint64_t kept_pinned_bytes = 0;
   std::uint64_t direct_bytes = 0;  // LoadTable: read by this request
   std::uint64_t cached_bytes = 0;
-  std::string detail{};            // Of an io_error or a changed file: one line for a person.
+  std::string detail{};  // Of an io_error or a changed file: one line for a person.
 };
-struct PeerGone { SessionId session{}; FailureKind reason = FailureKind::disconnected; };  // Hang-up or violation.
+struct PeerGone {
+  SessionId session{};
+  FailureKind reason = FailureKind::disconnected;
+};                      // Hang-up or violation.
 struct PagerDecision {  // For the decision log behind `penstock explain`.
   enum class Kind : std::uint8_t { load, evict, offload, refuse, stuck, unstuck, io_error } kind = Kind::load;
   TableId table{};
@@ -86,7 +110,9 @@ struct PagerDecision {  // For the decision log behind `penstock explain`.
   std::uint64_t used_bytes = 0, budget_bytes = 0;
   std::string detail{};  // Of io_error: "unexpected end at 4096 of 12388".
 };
-struct PagerStopped { std::string stuck_on; };  // Empty when every read ended in time.
+struct PagerStopped {
+  std::string stuck_on;
+};  // Empty when every read ended in time.
 using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped>;
 
 }  // namespace penstock

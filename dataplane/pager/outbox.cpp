@@ -81,8 +81,8 @@ Result<> Outbox::transmit(const BatchMark& mark) {
   descriptors_.clear();
   for (std::size_t index = 0; index < batch_.size();) {
     const Grant& grant = batch_[index].grant;
-    Result<ExportedFrame> shared =
-        frames_.share(grant.frame, grant.writable ? FrameAccess::private_writable : FrameAccess::shared_read_only);
+    Result<ExportedFrame> shared = frames_.share(
+        grant.frame, grant.writable ? FrameAccess::private_writable : FrameAccess::shared_read_only);
     if (!shared) {
       unshared_.push_back({.page = grant.page, .generation = grant.generation});
       batch_.erase(batch_.begin() + static_cast<std::ptrdiff_t>(index));

@@ -102,10 +102,10 @@ class Outbox {
   State state_ = State::open;
   std::deque<Message> queue_;
   std::size_t queue_max_ = 1024;
-  std::vector<OutgoingGrant> batch_;       // Collected, or waiting in the queue.
-  std::vector<ExportedFrame> descriptors_; // Of one transmit; kept for its memory.
+  std::vector<OutgoingGrant> batch_;        // Collected, or waiting in the queue.
+  std::vector<ExportedFrame> descriptors_;  // Of one transmit; kept for its memory.
   bool collected_ = false;
-  bool spoiled_ = false;                   // A page of this batch could not be handed over.
+  bool spoiled_ = false;  // A page of this batch could not be handed over.
   std::optional<std::uint32_t> unacknowledged_;
   std::optional<std::uint32_t> void_batch_;
   std::vector<Nanoseconds> completed_faults_;

@@ -230,8 +230,10 @@ std::optional<Nanoseconds> Pager::next_deadline() const {
 
 void Pager::settle(Nanoseconds now) {
   for (const Nanoseconds received : unsettled_) {
-    const std::uint64_t nanoseconds = static_cast<std::uint64_t>(std::max(now - received, Nanoseconds{0}).count());
-    const int bucket = std::min(static_cast<int>(std::bit_width(nanoseconds / 1000)), PagerStats::latency_buckets - 1);
+    const std::uint64_t nanoseconds =
+        static_cast<std::uint64_t>(std::max(now - received, Nanoseconds{0}).count());
+    const int bucket =
+        std::min(static_cast<int>(std::bit_width(nanoseconds / 1000)), PagerStats::latency_buckets - 1);
     stats_.fault_latency[static_cast<std::size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
     stats_.fault_latency_sum_ns.fetch_add(nanoseconds, std::memory_order_relaxed);
   }

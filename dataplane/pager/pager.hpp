@@ -39,14 +39,14 @@
 namespace penstock {
 
 struct PagerOptions {
-  std::uint64_t budget_bytes = ~0ull;                     // At most the device's capacity.
+  std::uint64_t budget_bytes = ~0ull;  // At most the device's capacity.
   Nanoseconds revoke_deadline = std::chrono::seconds(1);
   Nanoseconds cooperative_deadline = std::chrono::seconds(30);
-  Nanoseconds stop_deadline = std::chrono::seconds(5);    // For reads in flight, after Stop.
-  std::uint32_t messages_per_turn = 32;                   // Of one client.
-  std::uint32_t requests_per_session = 256;               // Not completed; one more is answered `busy`.
+  Nanoseconds stop_deadline = std::chrono::seconds(5);          // For reads in flight, after Stop.
+  std::uint32_t messages_per_turn = 32;                         // Of one client.
+  std::uint32_t requests_per_session = 256;                     // Not completed; one more is answered `busy`.
   Nanoseconds figures_period = std::chrono::milliseconds(100);  // Of figures that cost something.
-  std::uint32_t pinned_pages = 8192;                      // Looked at each period.
+  std::uint32_t pinned_pages = 8192;                            // Looked at each period.
   Nanoseconds retry_period = std::chrono::milliseconds(5);
 };
 
@@ -155,7 +155,8 @@ class Pager {
   void take(PeerSession& session, const PeerPrioritize& message);
   void take(PeerSession& session, const PeerCutoff& message);
   void take(PeerSession& session, const PeerCancel& message);
-  Attachment* named(PeerSession& session, std::uint32_t table, std::uint32_t first = 0, std::uint32_t count = 0);
+  Attachment* named(PeerSession& session, std::uint32_t table, std::uint32_t first = 0,
+                    std::uint32_t count = 0);
   Attachment* requested(PeerSession& session, std::uint64_t request, std::uint32_t table, std::uint32_t first,
                         std::uint32_t count);
   void refuse(PeerSession& session, std::uint64_t request, FailureKind reason);
@@ -205,11 +206,11 @@ class Pager {
   std::vector<PagerMail> mail_batch_;
   std::vector<Loaded> loaded_;
   std::vector<Nanoseconds> unsettled_;
-  PeerSession* collecting_ = nullptr;      // Whose batch is collected and not sent.
+  PeerSession* collecting_ = nullptr;  // Whose batch is collected and not sent.
   std::deque<CopyFence> copy_fences_;
-  std::deque<CopyFrame> waiting_copies_;   // The writer's queue was full.
+  std::deque<CopyFrame> waiting_copies_;  // The writer's queue was full.
   FenceId reached_{};
-  std::optional<PageKey> released_page_;   // During a Release: was it destroyed?
+  std::optional<PageKey> released_page_;  // During a Release: was it destroyed?
   bool released_destroyed_ = false;
   bool device_touched_ = false, loads_touched_ = false, tables_closing_ = false;
   bool writer_lost_ = false;

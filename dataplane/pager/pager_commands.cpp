@@ -28,10 +28,8 @@ void Pager::run(const DestroyFrame& command) {
 
 void Pager::run(const Load& command) {
   if (stopping()) {
-    later(Loaded{.page = command.page,
-                 .generation = command.generation,
-                 .ok = false,
-                 .reason = FailureKind::closing});
+    later(Loaded{
+        .page = command.page, .generation = command.generation, .ok = false, .reason = FailureKind::closing});
     return;
   }
   loads_->load(command);
@@ -100,7 +98,8 @@ void Pager::run(const Evicted& command) {
 }
 
 void Pager::run(const SessionStuck& command) {
-  PagerDecision changed = decision(command.stuck ? PagerDecision::Kind::stuck : PagerDecision::Kind::unstuck, {});
+  PagerDecision changed =
+      decision(command.stuck ? PagerDecision::Kind::stuck : PagerDecision::Kind::unstuck, {});
   changed.session = command.session;
   changed.bytes = command.pages * device_.frame_bytes;
   changed.reason = FailureKind::revoke_timeout;

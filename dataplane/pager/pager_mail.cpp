@@ -30,10 +30,11 @@ void Pager::take(mail::OpenSession& message) {
   const bool added = sessions_.emplace(message.session, std::move(session)).second;
   CHECK(added);
   const std::uint64_t frames = message.private_bytes_max / device_.frame_bytes;
-  feed(SessionOpened{.session = message.session,
-                     .private_frames_max = message.private_bytes_max == 0
-                                               ? 0
-                                               : static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames, 1, ~0u))});
+  feed(SessionOpened{
+      .session = message.session,
+      .private_frames_max = message.private_bytes_max == 0
+                                ? 0
+                                : static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames, 1, ~0u))});
 }
 
 void Pager::take(const mail::CloseSession& message) {
@@ -145,7 +146,8 @@ void Pager::take(const mail::EvictTable& message) {
                                         .service_request = message.request,
                                         .table = message.table,
                                         .received = now_});
-  const std::uint64_t frames = message.bytes / device_.frame_bytes + (message.bytes % device_.frame_bytes != 0);
+  const std::uint64_t frames =
+      message.bytes / device_.frame_bytes + (message.bytes % device_.frame_bytes != 0);
   feed(EvictRequest{.ticket = ticket,
                     .any_table = message.any_table,
                     .table = message.table,

@@ -18,7 +18,7 @@ void Pager::serve(SessionId id) {
     const Result<std::optional<PeerMessage>> received = session->port().receive();
     if (!received) {
       return lose(*session, received.error().code == Errc::closed ? FailureKind::disconnected
-                                                                   : FailureKind::protocol_violation);
+                                                                  : FailureKind::protocol_violation);
     }
     if (!*received) return;
     std::visit([&](const auto& content) { take(*session, content); }, **received);
@@ -31,7 +31,8 @@ void Pager::take(PeerSession& session, const PeerFault& message) {
   const Attachment* table = requested(session, message.request, message.table, message.first, message.count);
   if (table == nullptr) return;
   // Private copies come from make_private alone.
-  if (table->kind == TableKind::overlay) return refuse(session, message.request, FailureKind::invalid_argument);
+  if (table->kind == TableKind::overlay)
+    return refuse(session, message.request, FailureKind::invalid_argument);
   ++session.open_requests;
   const Ticket ticket = requests_.open({.kind = OpenRequest::Kind::fault,
                                         .session = session.id(),
@@ -151,7 +152,8 @@ void Pager::take(PeerSession& session, const PeerCancel& message) {
 
 // The table that a client names, and pages of it. Null when it has been closed meanwhile, or when the name ended the
 // session.
-Attachment* Pager::named(PeerSession& session, std::uint32_t number, std::uint32_t first, std::uint32_t count) {
+Attachment* Pager::named(PeerSession& session, std::uint32_t number, std::uint32_t first,
+                         std::uint32_t count) {
   const TableNumber table{number};
   Attachment* found = session.find(table);
   if (found == nullptr && !session.had(table)) {
@@ -168,8 +170,8 @@ Attachment* Pager::named(PeerSession& session, std::uint32_t number, std::uint32
 }
 
 // As above, for a request, which is answered here when it can't be served.
-Attachment* Pager::requested(PeerSession& session, std::uint64_t request, std::uint32_t table, std::uint32_t first,
-                             std::uint32_t count) {
+Attachment* Pager::requested(PeerSession& session, std::uint64_t request, std::uint32_t table,
+                             std::uint32_t first, std::uint32_t count) {
   Attachment* found = named(session, table, first, count);
   if (session.gone) return nullptr;
   std::optional<FailureKind> refusal;
@@ -188,9 +190,10 @@ Attachment* Pager::requested(PeerSession& session, std::uint64_t request, std::u
 }
 
 void Pager::refuse(PeerSession& session, std::uint64_t request, FailureKind reason) {
-  session.outbox().send(OutgoingCompletion{
-      .wire = {.request = request, .result = static_cast<std::uint8_t>(TicketResult::failed), .reason = reason},
-      .fault_received = std::nullopt});
+  session.outbox().send(OutgoingCompletion{.wire = {.request = request,
+                                                    .result = static_cast<std::uint8_t>(TicketResult::failed),
+                                                    .reason = reason},
+                                           .fault_received = std::nullopt});
   after_sending(session);
 }
 
@@ -207,7 +210,8 @@ void Pager::after_sending(PeerSession& session) {
   outbox.completed_faults().clear();
   for (const UnsharedPage& page : outbox.unshared()) {
     session.record_end(page.page, page.generation);
-    later(Release{.session = session.id(), .page = page.page, .generation = page.generation, .drop_if_last = false});
+    later(Release{
+        .session = session.id(), .page = page.page, .generation = page.generation, .drop_if_last = false});
   }
   outbox.unshared().clear();
   if (const std::optional<std::uint32_t> batch = outbox.take_void_batch()) {

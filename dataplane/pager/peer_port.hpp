@@ -17,19 +17,50 @@
 namespace penstock {
 
 // ---- from the client. `request` is the client's own number, returned in the answer; all is input, not trusted. ----
-struct PeerFault { std::uint64_t request; std::uint32_t table, first, count; };
-struct PeerPrefetch { std::uint64_t request; std::uint32_t table, first, count; };
-struct PeerMakePrivate { std::uint64_t request; std::uint32_t table, first, count; };  // table: the shared one
-struct PeerGranted { std::uint32_t batch; };
-struct PeerAcked { std::uint32_t table, page; std::uint64_t generation; };
-struct PeerBusy { std::uint32_t table, page; std::uint64_t generation; bool later; };
-struct PeerIdle { std::uint32_t table, page; };
-struct PeerRelease { std::uint64_t request; std::uint32_t table, page; std::uint64_t generation; bool drop_if_last; };
-struct PeerPrioritize { std::uint32_t table; };
-struct PeerCutoff { std::uint32_t table, pages; };
-struct PeerCancel { std::uint64_t request; };
-using PeerMessage = std::variant<PeerFault, PeerPrefetch, PeerMakePrivate, PeerGranted, PeerAcked, PeerBusy, PeerIdle,
-                                 PeerRelease, PeerPrioritize, PeerCutoff, PeerCancel>;
+struct PeerFault {
+  std::uint64_t request;
+  std::uint32_t table, first, count;
+};
+struct PeerPrefetch {
+  std::uint64_t request;
+  std::uint32_t table, first, count;
+};
+struct PeerMakePrivate {
+  std::uint64_t request;
+  std::uint32_t table, first, count;
+};  // table: the shared one
+struct PeerGranted {
+  std::uint32_t batch;
+};
+struct PeerAcked {
+  std::uint32_t table, page;
+  std::uint64_t generation;
+};
+struct PeerBusy {
+  std::uint32_t table, page;
+  std::uint64_t generation;
+  bool later;
+};
+struct PeerIdle {
+  std::uint32_t table, page;
+};
+struct PeerRelease {
+  std::uint64_t request;
+  std::uint32_t table, page;
+  std::uint64_t generation;
+  bool drop_if_last;
+};
+struct PeerPrioritize {
+  std::uint32_t table;
+};
+struct PeerCutoff {
+  std::uint32_t table, pages;
+};
+struct PeerCancel {
+  std::uint64_t request;
+};
+using PeerMessage = std::variant<PeerFault, PeerPrefetch, PeerMakePrivate, PeerGranted, PeerAcked, PeerBusy,
+                                 PeerIdle, PeerRelease, PeerPrioritize, PeerCutoff, PeerCancel>;
 
 // ---- to the client ----
 struct GrantedPage {
@@ -40,7 +71,7 @@ struct GrantedPage {
 };
 struct PeerCompletion {
   std::uint64_t request = 0;
-  std::uint8_t result = 0;    // TicketResult
+  std::uint8_t result = 0;  // TicketResult
   FailureKind reason = FailureKind::internal;
   std::uint32_t frames = 0;
   std::uint64_t released_bytes = 0;  // Release: bytes really given back.

@@ -17,12 +17,12 @@ namespace penstock {
 
 struct Attachment {
   TableId table{};
-  TableNumber number{};                    // What the client calls it.
+  TableNumber number{};  // What the client calls it.
   TableKind kind = TableKind::file;
-  TableId origin{};                        // Overlay: the shared table that it overrides.
+  TableId origin{};  // Overlay: the shared table that it overrides.
   std::uint32_t pages = 0;
-  std::shared_ptr<const PinWords> pins;    // Null: no page of it counts as pinned.
-  std::vector<Generation> granted;         // By page; 0 = not granted now.
+  std::shared_ptr<const PinWords> pins;  // Null: no page of it counts as pinned.
+  std::vector<Generation> granted;       // By page; 0 = not granted now.
 };
 
 class PeerSession {

@@ -33,7 +33,7 @@ class PinnedFigure {
   std::uint32_t next_page_ = 0;
   std::uint64_t counting_ = 0;
   std::uint64_t complete_ = 0;
-  std::vector<const Attachment*> holders_;   // Valid within one advance().
+  std::vector<const Attachment*> holders_;  // Valid within one advance().
 };
 
 }  // namespace penstock

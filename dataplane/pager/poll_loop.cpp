@@ -64,7 +64,8 @@ bool PollLoop::wait(std::optional<Nanoseconds> timeout) {
     bound.tv_sec = whole.count();
     bound.tv_nsec = (std::max(*timeout, Nanoseconds{0}) - whole).count();
   }
-  const int count = ::epoll_pwait2(epoll_.get(), events.data(), events_max, timeout ? &bound : nullptr, nullptr);
+  const int count =
+      ::epoll_pwait2(epoll_.get(), events.data(), events_max, timeout ? &bound : nullptr, nullptr);
   CHECK(count >= 0 || errno == EINTR);
   for (int index = 0; index < count; ++index) {
     const epoll_event& event = events[static_cast<std::size_t>(index)];

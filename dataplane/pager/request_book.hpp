@@ -21,13 +21,13 @@ struct OpenRequest {
   enum class Kind : std::uint8_t { fault, prefetch, make_private, load_table, evict, budget };
 
   Kind kind = Kind::fault;
-  SessionId session{};              // Of a client's request.
-  std::uint64_t peer_request = 0;   // Its own number.
-  RequestId service_request{};      // Of the service's request; 0 = no answer wanted.
+  SessionId session{};             // Of a client's request.
+  std::uint64_t peer_request = 0;  // Its own number.
+  RequestId service_request{};     // Of the service's request; 0 = no answer wanted.
   TableId table{};
   std::uint32_t first = 0;
   Nanoseconds received{};
-  TableReads reads_before{};        // load_table: what the table had read when the request came.
+  TableReads reads_before{};  // load_table: what the table had read when the request came.
   Ticket ticket{};
 
   bool from_peer() const { return kind <= Kind::make_private; }

@@ -21,7 +21,8 @@
 namespace penstock {
 
 inline constexpr std::uint64_t pin_state_unmapped = 0, pin_state_mapped = 1, pin_state_revoking = 2;
-inline constexpr std::uint64_t pin_state_shift = 62, pin_wanted_bit = 1ull << 61, pin_count_mask = 0xffffffffull;
+inline constexpr std::uint64_t pin_state_shift = 62, pin_wanted_bit = 1ull << 61,
+                               pin_count_mask = 0xffffffffull;
 
 constexpr std::uint64_t make_page_word(Residency residency, Generation generation) {
   return static_cast<std::uint64_t>(residency) << 62 | (raw(generation) & ((1ull << 62) - 1));

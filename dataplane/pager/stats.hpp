@@ -10,7 +10,8 @@ namespace penstock {
 
 struct PagerStats {
   using Figure = std::atomic<std::uint64_t>;
-  Figure capacity_bytes{0}, budget_bytes{0}, used_bytes{0}, resident_bytes{0}, private_bytes{0}, pinned_bytes{0}, stuck_bytes{0};
+  Figure capacity_bytes{0}, budget_bytes{0}, used_bytes{0}, resident_bytes{0}, private_bytes{0},
+      pinned_bytes{0}, stuck_bytes{0};
   Figure minor_faults{0}, major_faults{0}, refaults{0}, offloaded{0};
   std::array<Figure, 8> evictions{};  // by EvictReason
   Figure direct_bytes{0}, cached_bytes{0}, short_reads{0}, read_errors{0};

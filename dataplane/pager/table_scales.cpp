@@ -18,7 +18,8 @@ TableScales::TableScales(const PageLayout& layout, std::uint32_t offset_granule)
     if (scales_.empty()) scales_.assign(pieces.size(), 1.0f);
     scales_[index] = piece.scale;
     if (!piece.scale_source) continue;
-    pending_.push_back({.piece = index, .file = piece.file, .offset = piece.scale_source->offset, .factor = piece.scale});
+    pending_.push_back(
+        {.piece = index, .file = piece.file, .offset = piece.scale_source->offset, .factor = piece.scale});
   }
 }
 

@@ -59,9 +59,9 @@ class TableScales {
   };
 
   std::uint32_t granule_;
-  std::vector<float> scales_;     // By piece; empty when every piece's scale is 1.
-  std::vector<Wanted> pending_;   // Not read and not under way; the back goes first.
-  std::vector<Wanted> in_lane_;   // By lane.
+  std::vector<float> scales_;    // By piece; empty when every piece's scale is 1.
+  std::vector<Wanted> pending_;  // Not read and not under way; the back goes first.
+  std::vector<Wanted> in_lane_;  // By lane.
   std::vector<std::uint32_t> free_lanes_;
   std::uint32_t under_way_ = 0;
   std::optional<FailureKind> failure_;

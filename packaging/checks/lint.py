@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy over the product's sources, with the flags and precompiled headers of the dev build."""
+"""clang-format over all sources; clang-tidy over the product's, with the flags and precompiled headers of the dev build."""
 
 import json
 import subprocess
@@ -24,7 +24,25 @@ def _tidy(root: Path, source: str) -> str:
     return process.stdout if process.returncode != 0 else ""
 
 
+def _format(root: Path, outcome: Outcome) -> None:
+    listed = subprocess.run(["git", "ls-files", "*.cpp", "*.hpp", "*.c", "*.h"], cwd=root, stdout=subprocess.PIPE,
+                            text=True, check=False).stdout.split()
+    if not listed:
+        outcome.absent = "not a git checkout: no list of sources to look at"
+        return
+    say(f"  clang-format, {len(listed)} files")
+    process = subprocess.run(["clang-format-14", "--dry-run", "-Werror", "--", *listed], cwd=root,
+                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    wrong = sorted({line.split(":")[0] for line in process.stderr.splitlines() if ": error: " in line})
+    for file in wrong:
+        print(f"{file}: not formatted: clang-format-14 -i {file}")
+    reason = f"{len(wrong)} of {len(listed)} files are not formatted" if wrong else process.stderr[:200]
+    outcome.cases.append(Case("clang-format", FAILED if process.returncode else PASSED,
+                              reason if process.returncode else ""))
+
+
 def lint(root: Path, outcome: Outcome) -> None:
+    _format(root, outcome)
     database = root / "build" / "dev" / "compile_commands.json"
     if not database.exists():
         outcome.absent = "build/dev has no compile_commands.json"

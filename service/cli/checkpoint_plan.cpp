@@ -18,7 +18,8 @@ constexpr std::size_t tensors_max = 1'000'000;
 // Names of shapes are plain ASCII without quotes: nothing needs escaping.
 std::string header_of(const Shape& shape, std::uint64_t seed, const std::vector<ShapeTensor>& tensors) {
   std::string json = fmt::format(
-      R"({{"__metadata__":{{"format":"pt","made_by":"penstock make-checkpoint","shape":"{}","seed":"{}"}})", shape.name, seed);
+      R"({{"__metadata__":{{"format":"pt","made_by":"penstock make-checkpoint","shape":"{}","seed":"{}"}})",
+      shape.name, seed);
   std::uint64_t offset = 0;
   for (const ShapeTensor& tensor : tensors) {
     const std::uint64_t end = offset + tensor.bytes();
@@ -46,9 +47,10 @@ Outcome<std::vector<ShapeTensor>> scaled(const std::vector<ShapeTensor>& full, s
     for (const ShapeTensor& tensor : full) {
       if (bytes >= data_bytes) break;
       if (taken.size() == tensors_max) {
-        return fail(FailureKind::invalid_argument,
-                    fmt::format("{} bytes would need more than {} tensors of this shape", data_bytes, tensors_max),
-                    "take a larger shape");
+        return fail(
+            FailureKind::invalid_argument,
+            fmt::format("{} bytes would need more than {} tensors of this shape", data_bytes, tensors_max),
+            "take a larger shape");
       }
       taken.push_back(tensor);
       if (copy > 0) taken.back().name = fmt::format("copy{}.{}", copy, tensor.name);
@@ -61,7 +63,8 @@ Outcome<std::vector<ShapeTensor>> scaled(const std::vector<ShapeTensor>& full, s
 
 }  // namespace
 
-Outcome<CheckpointPlan> plan_checkpoint(const Shape& shape, std::uint64_t seed, std::optional<std::uint64_t> data_bytes) {
+Outcome<CheckpointPlan> plan_checkpoint(const Shape& shape, std::uint64_t seed,
+                                        std::optional<std::uint64_t> data_bytes) {
   CheckpointPlan plan;
   plan.tensors = shape.tensors();
   std::ranges::sort(plan.tensors, [](const ShapeTensor& a, const ShapeTensor& b) {

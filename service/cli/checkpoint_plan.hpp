@@ -24,6 +24,7 @@ struct CheckpointPlan {
 // dimension to as few rows as suffice, so that the file is larger than `data_bytes` by the header and at most one row.
 // Where the shape is too small it starts again, with the names prefixed by "copy1.", "copy2." and so on. Refuses
 // (invalid_argument) what would need more than a million tensors.
-Outcome<CheckpointPlan> plan_checkpoint(const Shape& shape, std::uint64_t seed, std::optional<std::uint64_t> data_bytes);
+Outcome<CheckpointPlan> plan_checkpoint(const Shape& shape, std::uint64_t seed,
+                                        std::optional<std::uint64_t> data_bytes);
 
 }  // namespace penstock

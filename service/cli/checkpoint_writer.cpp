@@ -103,7 +103,8 @@ Outcome<Sha256Digest> empty_chunks(ChunkQueue& queue, NewFile& file) {
 
 Outcome<WrittenCheckpoint> write_checkpoint(const CheckpointPlan& plan, std::uint64_t seed, NewFile& file,
                                             const Interruption& interruption) {
-  if (auto reserved = file.reserve(plan.file_bytes); !reserved) return tl::unexpected(std::move(reserved.error()));
+  if (auto reserved = file.reserve(plan.file_bytes); !reserved)
+    return tl::unexpected(std::move(reserved.error()));
   ChunkQueue queue(chunk_count, chunk_bytes);
   Outcome<Sha256Digest> digest = Sha256Digest{};
   std::thread writer([&] { digest = empty_chunks(queue, file); });

@@ -28,9 +28,13 @@ class ChunkQueue {
   void give_empty(Chunk chunk) { give(empty_, std::move(chunk)); }
 
   // Nothing more will be filled.
-  void end() { change([this] { ended_ = true; }); }
+  void end() {
+    change([this] { ended_ = true; });
+  }
   // Either thread gives up; the other one is told at its next call.
-  void stop() { change([this] { stopped_ = true; }); }
+  void stop() {
+    change([this] { stopped_ = true; });
+  }
 
  private:
   std::optional<Chunk> take(std::deque<Chunk>& from, bool may_end) {

@@ -28,8 +28,8 @@ std::span<const Command> all_commands() { return commands; }
 RunCommand define_not_built(CLI::App& app) {
   app.allow_extras();
   return [name = app.get_name()](const Context& context) {
-    return context.report(
-        {FailureKind::not_built, fmt::format("`penstock {}` is not built yet", name), "a later version has it"});
+    return context.report({FailureKind::not_built, fmt::format("`penstock {}` is not built yet", name),
+                           "a later version has it"});
   };
 }
 

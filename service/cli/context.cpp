@@ -39,10 +39,9 @@ bool Context::print_json(const Json& value) const {
 
 int Context::report(const Failure& failure) const {
   if (json) {
-    const Json error = {{"error",
-                         {{"kind", failure_kind_name(failure.kind)},
-                          {"message", failure.message},
-                          {"hint", failure.hint}}}};
+    const Json error = {
+        {"error",
+         {{"kind", failure_kind_name(failure.kind)}, {"message", failure.message}, {"hint", failure.hint}}}};
     (void)print_json(error);
     return exit_code(failure.kind);
   }

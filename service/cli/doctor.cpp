@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "bpf/cgroup_headroom.hpp"
 #include "dataplane/base/resource_limits.hpp"
@@ -37,19 +37,25 @@ Check check_reader(Json& report) {
   Check check{.name = "reader", .detail = "", .remedy = ""};
   const auto ring = PinnedRing::make({});
   if (!ring) {
-    return {.name = "reader", .state = "missing", .detail = ring.error().message, .remedy = ring.error().hint};
+    return {
+        .name = "reader", .state = "missing", .detail = ring.error().message, .remedy = ring.error().hint};
   }
   const auto opened = open_reader({}, ring->get());
   if (!opened) {
-    return {.name = "reader", .state = "missing", .detail = opened.error().message, .remedy = opened.error().hint};
+    return {.name = "reader",
+            .state = "missing",
+            .detail = opened.error().message,
+            .remedy = opened.error().hint};
   }
   const ReaderReport& reader = opened->report;
-  report = {{"backend", reader.backend},       {"reason", reader.reason},         {"registered", reader.registered},
-            {"ring_bytes", reader.ring_bytes}, {"huge_bytes", reader.huge_bytes}, {"locked", reader.locked}};
+  report = {{"backend", reader.backend},       {"reason", reader.reason},
+            {"registered", reader.registered}, {"ring_bytes", reader.ring_bytes},
+            {"huge_bytes", reader.huge_bytes}, {"locked", reader.locked}};
   check.detail = reader.backend + (reader.reason.empty() ? "" : ": " + reader.reason);
   if (reader.backend == "pread") {
     check.state = "degraded";
-    check.remedy = "allow io_uring: sysctl kernel.io_uring_disabled=0, and syscalls 425 to 427 in the sandbox";
+    check.remedy =
+        "allow io_uring: sysctl kernel.io_uring_disabled=0, and syscalls 425 to 427 in the sandbox";
   } else if (!reader.registered || !reader.locked) {
     check.state = "degraded";
     check.remedy = "raise the limit of locked memory: LimitMEMLOCK= of the unit";
@@ -58,7 +64,8 @@ Check check_reader(Json& report) {
 }
 
 Check check_locked_memory() {
-  if (may_lock_any_memory()) return {.name = "locked memory", .detail = "no limit: CAP_IPC_LOCK", .remedy = ""};
+  if (may_lock_any_memory())
+    return {.name = "locked memory", .detail = "no limit: CAP_IPC_LOCK", .remedy = ""};
   const auto limit = locked_memory_limit();
   if (limit && limit->soft >= 64 * mib) {
     return {.name = "locked memory", .detail = format_bytes(limit->soft), .remedy = ""};
@@ -82,7 +89,10 @@ Check check_descriptors() {
 Check check_cgroup(Json& report) {
   const auto headroom = CgroupHeadroom::open();
   if (!headroom) {
-    return {.name = "cgroup", .state = "missing", .detail = headroom.error().message, .remedy = headroom.error().hint};
+    return {.name = "cgroup",
+            .state = "missing",
+            .detail = headroom.error().message,
+            .remedy = headroom.error().hint};
   }
   const HeadroomReport now = (*headroom)->report();
   report = {{"path", now.path},
@@ -103,7 +113,8 @@ Check check_cgroup(Json& report) {
 }
 
 Check check_btf() {
-  if (::access("/sys/kernel/btf/vmlinux", R_OK) == 0) return {.name = "kernel BTF", .detail = "found", .remedy = ""};
+  if (::access("/sys/kernel/btf/vmlinux", R_OK) == 0)
+    return {.name = "kernel BTF", .detail = "found", .remedy = ""};
   return {.name = "kernel BTF",
           .state = "missing",
           .detail = "/sys/kernel/btf/vmlinux can't be read: page-cache probes can't be loaded",
@@ -113,15 +124,20 @@ Check check_btf() {
 Check check_service(const Context& context, Json& devices) {
   const auto link = ServiceLink::connect(context);
   if (!link) {
-    return {.name = "service", .state = "missing", .detail = link.error().message, .remedy = link.error().hint};
+    return {
+        .name = "service", .state = "missing", .detail = link.error().message, .remedy = link.error().hint};
   }
   const auto answer = link->ask("doctor");
   if (!answer) {
-    return {.name = "service", .state = "degraded", .detail = answer.error().message, .remedy = answer.error().hint};
+    return {.name = "service",
+            .state = "degraded",
+            .detail = answer.error().message,
+            .remedy = answer.error().hint};
   }
   devices = list_of(*answer, "devices");
   return {.name = "service",
-          .detail = fmt::format("answers on {}, reader {}", context.socket, text_of(object_of(*answer, "reader"), "backend")),
+          .detail = fmt::format("answers on {}, reader {}", context.socket,
+                                text_of(object_of(*answer, "reader"), "backend")),
           .remedy = ""};
 }
 
@@ -129,8 +145,12 @@ std::string as_text(const std::vector<Check>& checks, bool color) {
   std::string text;
   for (const Check& check : checks) {
     const std::string_view state = check.state;
-    const char* paint = !color ? "" : state == "ok" ? "\x1b[32m" : state == "degraded" ? "\x1b[33m" : "\x1b[31m";
-    text += fmt::format("{}{:<9}{} {:<14} {}\n", paint, state, color ? "\x1b[0m" : "", check.name, check.detail);
+    const char* paint = !color                ? ""
+                        : state == "ok"       ? "\x1b[32m"
+                        : state == "degraded" ? "\x1b[33m"
+                                              : "\x1b[31m";
+    text +=
+        fmt::format("{}{:<9}{} {:<14} {}\n", paint, state, color ? "\x1b[0m" : "", check.name, check.detail);
     if (!check.remedy.empty() && state != "ok") text += fmt::format("{:25}remedy: {}\n", "", check.remedy);
   }
   return text;
@@ -153,7 +173,8 @@ int run_doctor(const Context& context) {
   if (!context.json) return context.finish(context.print_text(as_text(checks, context.has_color())));
   Json list = Json::array();
   for (const Check& check : checks) {
-    list.push_back({{"name", check.name}, {"state", check.state}, {"detail", check.detail}, {"remedy", check.remedy}});
+    list.push_back(
+        {{"name", check.name}, {"state", check.state}, {"detail", check.detail}, {"remedy", check.remedy}});
   }
   return context.finish(context.print_json({{"checks", std::move(list)},
                                             {"devices", std::move(devices)},

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/units.hpp"
 #include "service/cli/commands.hpp"
@@ -19,8 +19,9 @@ namespace {
 
 // "10min", "2s": so long ago. "2026-11-29T16:36:20Z" or "@1764434180": then. Nanoseconds since the epoch.
 std::optional<std::uint64_t> parse_time(const std::string& text) {
-  const auto now = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  const auto now = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                  std::chrono::system_clock::now().time_since_epoch())
+                                                  .count());
   if (text.starts_with('@')) {
     char* end = nullptr;
     const unsigned long long seconds = std::strtoull(text.c_str() + 1, &end, 10);
@@ -44,8 +45,9 @@ int run_explain(const Context& context, const std::string& id, const std::string
   if (!since.empty()) {
     const auto time = parse_time(since);
     if (!time) {
-      (void)context.report({FailureKind::invalid_argument, "--since: " + printable(since) + " is no time",
-                            "a span such as 10min, a UTC time such as 2026-11-29T16:36:20Z, or @ and seconds since 1970"});
+      (void)context.report(
+          {FailureKind::invalid_argument, "--since: " + printable(since) + " is no time",
+           "a span such as 10min, a UTC time such as 2026-11-29T16:36:20Z, or @ and seconds since 1970"});
       return exit_usage;
     }
     arguments["since_ns"] = *time;
@@ -57,14 +59,16 @@ int run_explain(const Context& context, const std::string& id, const std::string
   if (context.json) return context.finish(context.print_json(*answer));
   std::string text;
   for (const Json& decision : list_of(*answer, "decisions")) {
-    text += fmt::format("{} {:<9} {:<13} {:>10} {}", text_of(decision, "time"), text_of(decision, "kind"),
-                        printable(text_of(decision, "subject")),
-                        format_bytes(find_number(decision, "bytes").value_or(0)), text_of(decision, "reason"));
+    text +=
+        fmt::format("{} {:<9} {:<13} {:>10} {}", text_of(decision, "time"), text_of(decision, "kind"),
+                    printable(text_of(decision, "subject")),
+                    format_bytes(find_number(decision, "bytes").value_or(0)), text_of(decision, "reason"));
     if (const auto repeated = find_number(decision, "repeated"); repeated.value_or(1) > 1) {
       text += fmt::format(" ({} times)", *repeated);
     }
     const Json inputs = object_of(decision, "inputs");
-    for (auto input = inputs.begin(); input != inputs.end(); ++input) text += fmt::format(" {}={}", input.key(), input->dump());
+    for (auto input = inputs.begin(); input != inputs.end(); ++input)
+      text += fmt::format(" {}={}", input.key(), input->dump());
     text += '\n';
   }
   if (text.empty()) text = "nothing was decided\n";

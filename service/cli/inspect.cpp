@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/quote.hpp"
 #include "dataplane/base/units.hpp"
@@ -20,7 +20,8 @@ namespace {
 std::vector<std::string> warnings_about(const std::string& path, const CheckpointIndex& index) {
   std::vector<std::string> warnings;
   if (!path.ends_with("." + index.format())) {
-    warnings.push_back(fmt::format("the content is {}, the name does not end in .{}", index.format(), index.format()));
+    warnings.push_back(
+        fmt::format("the content is {}, the name does not end in .{}", index.format(), index.format()));
   }
   const auto is_misaligned = [](const TensorEntry& tensor) {
     return tensor.extent.length > 0 && tensor.extent.offset % dtype_alignment(tensor.dtype) != 0;
@@ -28,8 +29,9 @@ std::vector<std::string> warnings_about(const std::string& path, const Checkpoin
   const auto misaligned = std::ranges::count_if(index.tensors(), is_misaligned);
   if (misaligned > 0) {
     const TensorEntry& first = *std::ranges::find_if(index.tensors(), is_misaligned);
-    warnings.push_back(fmt::format("tensors that do not start on a multiple of their element's size: {}, the first is {}",
-                                   misaligned, quote(first.name)));
+    warnings.push_back(
+        fmt::format("tensors that do not start on a multiple of their element's size: {}, the first is {}",
+                    misaligned, quote(first.name)));
   }
   return warnings;
 }
@@ -45,8 +47,12 @@ Json as_json(const CheckpointIndex& index, const std::vector<std::string>& warni
   }
   Json metadata = Json::object();
   for (const auto& [key, value] : index.metadata()) metadata[key] = value;
-  return {{"format", index.format()},         {"bytes", index.file_bytes()},      {"tensor_bytes", index.tensor_bytes()},
-          {"tensors", std::move(tensors)},    {"metadata", std::move(metadata)},  {"warnings", warnings}};
+  return {{"format", index.format()},
+          {"bytes", index.file_bytes()},
+          {"tensor_bytes", index.tensor_bytes()},
+          {"tensors", std::move(tensors)},
+          {"metadata", std::move(metadata)},
+          {"warnings", warnings}};
 }
 
 std::string as_text(const CheckpointIndex& index, const std::vector<std::string>& warnings, bool color) {
@@ -59,7 +65,8 @@ std::string as_text(const CheckpointIndex& index, const std::vector<std::string>
   for (const auto& [key, value] : index.metadata()) {
     text += fmt::format("  {}: {}\n", printable(key), quote(value, 200));
   }
-  if (!index.tensors().empty()) text += fmt::format("\n{}{:>14} {:>12} dtype    name and shape{}\n", strong, "offset", "bytes", plain);
+  if (!index.tensors().empty())
+    text += fmt::format("\n{}{:>14} {:>12} dtype    name and shape{}\n", strong, "offset", "bytes", plain);
   for (const TensorEntry& tensor : index.tensors()) {
     text += fmt::format("{:>14} {:>12} {:<8} {} [{}]\n", tensor.extent.offset, tensor.extent.length,
                         dtype_name(tensor.dtype), printable(tensor.name), fmt::join(tensor.shape, ", "));

@@ -14,11 +14,13 @@ Interruption::Interruption() {
   wanted = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
-  for (std::size_t index = 0; index < signals.size(); ++index) ::sigaction(signals[index], &action, &before_[index]);
+  for (std::size_t index = 0; index < signals.size(); ++index)
+    ::sigaction(signals[index], &action, &before_[index]);
 }
 
 Interruption::~Interruption() {
-  for (std::size_t index = 0; index < signals.size(); ++index) ::sigaction(signals[index], &before_[index], nullptr);
+  for (std::size_t index = 0; index < signals.size(); ++index)
+    ::sigaction(signals[index], &before_[index], nullptr);
 }
 
 bool Interruption::is_wanted() const { return wanted != 0; }

@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/event_fd.hpp"
 #include "dataplane/base/units.hpp"
@@ -53,7 +53,8 @@ class LoadProgress {
       const auto status = link->ask("status");
       if (!status) return;
       std::uint64_t resident = 0;
-      for (const Json& device : list_of(*status, "devices")) resident += find_number(device, "resident_bytes").value_or(0);
+      for (const Json& device : list_of(*status, "devices"))
+        resident += find_number(device, "resident_bytes").value_or(0);
       progress.show(resident > before_ ? std::min(resident - before_, total_) : 0);
     }
   }
@@ -75,7 +76,8 @@ int run_load(const Context& context, const std::string& path, const std::string&
   {
     std::uint64_t before = 0;
     if (const auto status = link->ask("status")) {
-      for (const Json& one : list_of(*status, "devices")) before += find_number(one, "resident_bytes").value_or(0);
+      for (const Json& one : list_of(*status, "devices"))
+        before += find_number(one, "resident_bytes").value_or(0);
     }
     std::error_code unknown;
     const auto bytes = std::filesystem::file_size(path, unknown);
@@ -85,14 +87,14 @@ int run_load(const Context& context, const std::string& path, const std::string&
   if (!answer) return report_service_failure(context, answer.error());
   if (context.json) return context.finish(context.print_json(*answer));
   const double rate = answer->value("bytes_per_second", 0.0);
-  return context.finish(context.print_text(
-      fmt::format("{}: {} resident of {}, {} read ({} direct, {} cached) in {:.2f} s, {}/s\n", text_of(*answer, "checkpoint"),
-                  format_bytes(find_number(*answer, "resident_bytes").value_or(0)),
-                  format_bytes(find_number(*answer, "bytes").value_or(0)),
-                  format_bytes(find_number(*answer, "read_bytes").value_or(0)),
-                  format_bytes(find_number(*answer, "direct_bytes").value_or(0)),
-                  format_bytes(find_number(*answer, "cached_bytes").value_or(0)), answer->value("seconds", 0.0),
-                  format_bytes(static_cast<std::uint64_t>(rate)))));
+  return context.finish(context.print_text(fmt::format(
+      "{}: {} resident of {}, {} read ({} direct, {} cached) in {:.2f} s, {}/s\n",
+      text_of(*answer, "checkpoint"), format_bytes(find_number(*answer, "resident_bytes").value_or(0)),
+      format_bytes(find_number(*answer, "bytes").value_or(0)),
+      format_bytes(find_number(*answer, "read_bytes").value_or(0)),
+      format_bytes(find_number(*answer, "direct_bytes").value_or(0)),
+      format_bytes(find_number(*answer, "cached_bytes").value_or(0)), answer->value("seconds", 0.0),
+      format_bytes(static_cast<std::uint64_t>(rate)))));
 }
 
 bool is_checkpoint_id(const std::string& word) {
@@ -101,7 +103,8 @@ bool is_checkpoint_id(const std::string& word) {
 
 int run_evict(const Context& context, const std::string& what, bool all) {
   if (all != what.empty()) {
-    (void)context.report({FailureKind::invalid_argument, "evict wants one of: a checkpoint's id, a file, --all",
+    (void)context.report({FailureKind::invalid_argument,
+                          "evict wants one of: a checkpoint's id, a file, --all",
                           "penstock status lists the ids"});
     return exit_usage;
   }
@@ -109,7 +112,8 @@ int run_evict(const Context& context, const std::string& what, bool all) {
   if (!link) return report_service_failure(context, link.error());
   Json arguments{{"all", true}};
   // A file of that very name goes before an id: it was typed, and exists.
-  if (!all && is_checkpoint_id(what) && ::access(what.c_str(), F_OK) != 0) arguments = {{"id", what}};
+  if (!all && is_checkpoint_id(what) && ::access(what.c_str(), F_OK) != 0)
+    arguments = {{"id", what}};
   else if (!all) {
     const auto handle = link->open(what);
     if (!handle) return report_service_failure(context, handle.error());
@@ -118,10 +122,9 @@ int run_evict(const Context& context, const std::string& what, bool all) {
   const auto answer = link->ask("evict", arguments);
   if (!answer) return report_service_failure(context, answer.error());
   if (context.json) return context.finish(context.print_json(*answer));
-  return context.finish(
-      context.print_text(fmt::format("{} evicted, {} kept: in use\n",
-                                     format_bytes(find_number(*answer, "evicted_bytes").value_or(0)),
-                                     format_bytes(find_number(*answer, "kept_pinned_bytes").value_or(0)))));
+  return context.finish(context.print_text(fmt::format(
+      "{} evicted, {} kept: in use\n", format_bytes(find_number(*answer, "evicted_bytes").value_or(0)),
+      format_bytes(find_number(*answer, "kept_pinned_bytes").value_or(0)))));
 }
 
 }  // namespace

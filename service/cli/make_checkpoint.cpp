@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/units.hpp"
 #include "service/cli/checkpoint_writer.hpp"
@@ -46,7 +46,8 @@ Outcome<Made> make(const Wish& wish, const Shape& shape, std::optional<std::uint
   auto written = write_checkpoint(*plan, wish.seed, *file, interruption);
   if (!written) return tl::unexpected(std::move(written.error()));
   // The checksums first: a checkpoint is never there without them.
-  if (auto done = write_lines(*sums, written->digest_lines); !done) return tl::unexpected(std::move(done.error()));
+  if (auto done = write_lines(*sums, written->digest_lines); !done)
+    return tl::unexpected(std::move(done.error()));
   if (auto done = sums->publish(); !done) return tl::unexpected(std::move(done.error()));
   if (auto done = file->publish(); !done) {
     sums->withdraw();
@@ -60,8 +61,9 @@ int run_make_checkpoint(const Context& context, const Wish& wish) {
   if (!wish.bytes.empty()) {
     const auto parsed = parse_bytes(wish.bytes);
     if (!parsed || *parsed == 0) {
-      (void)context.report(parsed ? Failure{FailureKind::invalid_argument, "--bytes: must be above 0", ""}
-                                  : Failure{FailureKind::invalid_argument, "--bytes: " + parsed.error().message, ""});
+      (void)context.report(
+          parsed ? Failure{FailureKind::invalid_argument, "--bytes: must be above 0", ""}
+                 : Failure{FailureKind::invalid_argument, "--bytes: " + parsed.error().message, ""});
       return exit_usage;
     }
     bytes = *parsed;
@@ -71,16 +73,16 @@ int run_make_checkpoint(const Context& context, const Wish& wish) {
   const std::string digest = to_hex(made->written.file_digest);
   if (context.json) {
     return context.finish(context.print_json(Json{{"file", wish.path},
-                                             {"bytes", made->plan.file_bytes},
-                                             {"tensors", made->plan.tensors.size()},
-                                             {"sha256_file", digest},
-                                             {"shape", wish.shape},
-                                             {"seed", wish.seed}}));
+                                                  {"bytes", made->plan.file_bytes},
+                                                  {"tensors", made->plan.tensors.size()},
+                                                  {"sha256_file", digest},
+                                                  {"shape", wish.shape},
+                                                  {"seed", wish.seed}}));
   }
-  return context.finish(context.print_text(fmt::format(
-      "{}: {} ({} bytes), {} tensors\nsha256 of the file {}\nsha256 of each tensor in {}\n", printable(wish.path),
-      format_bytes(made->plan.file_bytes), made->plan.file_bytes, made->plan.tensors.size(), digest,
-      printable(wish.path + ".sha256"))));
+  return context.finish(context.print_text(
+      fmt::format("{}: {} ({} bytes), {} tensors\nsha256 of the file {}\nsha256 of each tensor in {}\n",
+                  printable(wish.path), format_bytes(made->plan.file_bytes), made->plan.file_bytes,
+                  made->plan.tensors.size(), digest, printable(wish.path + ".sha256"))));
 }
 
 }  // namespace
@@ -94,13 +96,19 @@ RunCommand define_make_checkpoint(CLI::App& app) {
     footer += fmt::format("  {:<14} {}\n", shape.name, shape.summary);
   }
   footer +=
-      "With --bytes the tensors are taken in the order of the file (large elements first, then by name) until their\n"
-      "data has that many bytes, the last one cut to as few rows as suffice; a smaller shape is repeated. Equal\n"
+      "With --bytes the tensors are taken in the order of the file (large elements first, then by name) "
+      "until their\n"
+      "data has that many bytes, the last one cut to as few rows as suffice; a smaller shape is repeated. "
+      "Equal\n"
       "arguments give equal files. FILE.sha256 gets one line \"<sha256>  <name>\" for each tensor.";
   app.add_option("SHAPE", wish->shape, "which model's shapes")->required()->check(CLI::IsMember(names));
   app.add_option("FILE", wish->path, "the file to write")->required();
-  app.add_option("--seed", wish->seed, "decides the content")->type_name("N")->check(CLI::NonNegativeNumber.description(""))->capture_default_str();
-  app.add_option("--bytes", wish->bytes, "how much data, for example 2GiB; else the whole model")->type_name("B");
+  app.add_option("--seed", wish->seed, "decides the content")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->capture_default_str();
+  app.add_option("--bytes", wish->bytes, "how much data, for example 2GiB; else the whole model")
+      ->type_name("B");
   app.add_flag("--force", wish->force, "replace FILE and FILE.sha256");
   app.footer(footer);
   return [wish](const Context& context) { return run_make_checkpoint(context, *wish); };

@@ -44,7 +44,8 @@ NewFile::~NewFile() {
 
 Failure NewFile::failed(const char* operation, int native) const {
   if (native == ENOSPC || native == EDQUOT) {
-    return {FailureKind::exhausted, printable(path_) + ": no room left on the disk", "free some, or use --bytes"};
+    return {FailureKind::exhausted, printable(path_) + ": no room left on the disk",
+            "free some, or use --bytes"};
   }
   return {native == EACCES || native == EPERM ? FailureKind::not_permitted : FailureKind::io_error,
           fmt::format("{}: {}: {}", printable(path_), operation, errno_name(native)), ""};

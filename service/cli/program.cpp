@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/version.hpp"
 #include "service/cli/commands.hpp"

@@ -41,7 +41,8 @@ Outcome<Json> ServiceLink::ask(const char* what, const Json& arguments) const {
   if (status != PST_DONE) return tl::unexpected<Failure>(last_failure(status));
   Json answer = Json::parse(text, nullptr, false);
   pst_release_text(text);
-  if (!answer.is_object()) return fail(FailureKind::protocol_violation, "the service answered what is no JSON object");
+  if (!answer.is_object())
+    return fail(FailureKind::protocol_violation, "the service answered what is no JSON object");
   return answer;
 }
 

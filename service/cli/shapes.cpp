@@ -10,7 +10,8 @@ namespace {
 
 constexpr Shape shapes[] = {
     {"sdxl", "Stable Diffusion XL base 1.0: UNet, two text encoders, VAE; F16, 6.5 GiB", sdxl_tensors},
-    {"flux-dev-fp8", "FLUX.1-dev transformer: matrices in F8_E4M3, vectors in BF16; 11.1 GiB", flux_dev_fp8_tensors},
+    {"flux-dev-fp8", "FLUX.1-dev transformer: matrices in F8_E4M3, vectors in BF16; 11.1 GiB",
+     flux_dev_fp8_tensors},
     {"t5-xxl", "T5 1.1 XXL encoder; F16, 9.1 GiB", t5_xxl_tensors},
     {"tiny", "two small layers in nine types, with an empty and a scalar tensor; 0.5 MiB", tiny_tensors},
 };

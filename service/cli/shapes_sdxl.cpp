@@ -6,10 +6,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t channels[] = {320, 640, 1280};  // By level; each level but the first halves the picture.
-constexpr std::uint64_t depths[] = {0, 2, 10};          // Transformer blocks after each residual block of a level.
-constexpr std::uint64_t embedding = 1280;               // Of the time step.
-constexpr std::uint64_t context = 2048;                 // Both text encoders together.
+constexpr std::uint64_t channels[] = {320, 640,
+                                      1280};    // By level; each level but the first halves the picture.
+constexpr std::uint64_t depths[] = {0, 2, 10};  // Transformer blocks after each residual block of a level.
+constexpr std::uint64_t embedding = 1280;       // Of the time step.
+constexpr std::uint64_t context = 2048;         // Both text encoders together.
 
 class Unet {
  public:

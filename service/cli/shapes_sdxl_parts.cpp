@@ -56,7 +56,8 @@ class Vae {
   void middle(const std::string& name) {
     residual(name + "mid.block_1.", widths[3], widths[3]);
     out_.norm(name + "mid.attn_1.norm", widths[3]);
-    for (const char* part : {"q", "k", "v", "proj_out"}) out_.conv(name + "mid.attn_1." + part, widths[3], widths[3], 1);
+    for (const char* part : {"q", "k", "v", "proj_out"})
+      out_.conv(name + "mid.attn_1." + part, widths[3], widths[3], 1);
     residual(name + "mid.block_2.", widths[3], widths[3]);
   }
 
@@ -77,7 +78,8 @@ void add_clip_l(ShapeBuilder& out) {
     out.norm(name + "layer_norm2", width);
     out.linear(name + "mlp.fc1", 4 * width, width);
     out.linear(name + "mlp.fc2", width, 4 * width);
-    for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"}) out.linear(name + "self_attn." + part, width, width);
+    for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
+      out.linear(name + "self_attn." + part, width, width);
   }
   out.norm(root + "final_layer_norm", width);
 }

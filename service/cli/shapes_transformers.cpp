@@ -8,7 +8,8 @@ namespace {
 void add_flux_ends(ShapeBuilder& out, std::uint64_t width) {
   out.linear("img_in", width, 64);
   out.linear("txt_in", width, 4096);
-  for (const auto& [name, in] : {std::pair{"time_in", 256u}, std::pair{"vector_in", 768u}, std::pair{"guidance_in", 256u}}) {
+  for (const auto& [name, in] :
+       {std::pair{"time_in", 256u}, std::pair{"vector_in", 768u}, std::pair{"guidance_in", 256u}}) {
     out.linear(std::string(name) + ".in_layer", width, in);
     out.linear(std::string(name) + ".out_layer", width, width);
   }

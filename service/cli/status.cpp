@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "dataplane/base/units.hpp"
 #include "service/cli/commands.hpp"
@@ -23,13 +23,15 @@ std::string bytes_of(const Json& object, const char* key) {
 }
 
 std::string devices_text(const Json& status, std::string_view strong, std::string_view plain) {
-  std::string text = fmt::format("{}{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  state{}\n", strong, "device", "capacity",
-                                 "budget", "resident", "pinned", "booked", "stuck", plain);
+  std::string text =
+      fmt::format("{}{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  state{}\n", strong, "device",
+                  "capacity", "budget", "resident", "pinned", "booked", "stuck", plain);
   for (const Json& device : list_of(status, "devices")) {
     text += fmt::format("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {}\n", text_of(device, "id"),
                         bytes_of(device, "capacity_bytes"), bytes_of(device, "budget_bytes"),
                         bytes_of(device, "resident_bytes"), bytes_of(device, "pinned_bytes"),
-                        bytes_of(device, "booked_bytes"), bytes_of(device, "stuck_bytes"), text_of(device, "state"));
+                        bytes_of(device, "booked_bytes"), bytes_of(device, "stuck_bytes"),
+                        text_of(device, "state"));
   }
   return text;
 }
@@ -38,12 +40,13 @@ std::string status_text(const Json& status, bool color) {
   const std::string_view strong = color ? "\x1b[1m" : "", plain = color ? "\x1b[0m" : "";
   std::string text = devices_text(status, strong, plain);
   if (const Json host = object_of(status, "host"); !host.empty()) {
-    text += fmt::format("host buffers   {} of {} locked\n", bytes_of(host, "locked_bytes"), bytes_of(host, "locked_budget_bytes"));
+    text += fmt::format("host buffers   {} of {} locked\n", bytes_of(host, "locked_bytes"),
+                        bytes_of(host, "locked_budget_bytes"));
   }
   const Json& checkpoints = list_of(status, "checkpoints");
   if (!checkpoints.empty()) {
-    text += fmt::format("\n{}{:<14} {:>10} {:>10} {:>10} {:>8}  name{}\n", strong, "checkpoint", "bytes", "resident",
-                        "page cache", "clients", plain);
+    text += fmt::format("\n{}{:<14} {:>10} {:>10} {:>10} {:>8}  name{}\n", strong, "checkpoint", "bytes",
+                        "resident", "page cache", "clients", plain);
   }
   for (const Json& one : checkpoints) {
     text += fmt::format("{:<14} {:>10} {:>10} {:>10} {:>8}  {}\n", text_of(one, "id"), bytes_of(one, "bytes"),
@@ -52,13 +55,14 @@ std::string status_text(const Json& status, bool color) {
   }
   const Json& clients = list_of(status, "clients");
   if (!clients.empty()) {
-    text += fmt::format("\n{}{:<8} {:>8} {:>10} {:>10} {:>10}  {:<7} name{}\n", strong, "client", "pid", "pinned", "private",
-                        "locked", "state", plain);
+    text += fmt::format("\n{}{:<8} {:>8} {:>10} {:>10} {:>10}  {:<7} name{}\n", strong, "client", "pid",
+                        "pinned", "private", "locked", "state", plain);
   }
   for (const Json& one : clients) {
     text += fmt::format("{:<8} {:>8} {:>10} {:>10} {:>10}  {:<7} {}\n", find_number(one, "id").value_or(0),
-                        find_number(one, "pid").value_or(0), bytes_of(one, "pinned_bytes"), bytes_of(one, "private_bytes"),
-                        bytes_of(one, "locked_host_bytes"), text_of(one, "state"), printable(text_of(one, "name")));
+                        find_number(one, "pid").value_or(0), bytes_of(one, "pinned_bytes"),
+                        bytes_of(one, "private_bytes"), bytes_of(one, "locked_host_bytes"),
+                        text_of(one, "state"), printable(text_of(one, "name")));
   }
   const std::string metrics = text_of(object_of(status, "metrics"), "address");
   text += fmt::format("\nreader {}, metrics {}\n", text_of(object_of(status, "reader"), "backend"),
@@ -105,7 +109,9 @@ RunCommand define_top(CLI::App& app) {
   auto once = std::make_shared<bool>(false);
   auto seconds = std::make_shared<double>(1.0);
   app.add_flag("--once", *once, "print one frame and end");
-  app.add_option("--interval", *seconds, "seconds between frames")->check(CLI::Range(0.1, 3600.0))->default_str("1");
+  app.add_option("--interval", *seconds, "seconds between frames")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->default_str("1");
   return [once, seconds](const Context& context) { return run_top(context, *once, *seconds); };
 }
 

@@ -41,7 +41,8 @@ constexpr std::uint64_t mask_of(Dtype dtype) {
 
 }  // namespace
 
-void fill_content(std::uint64_t seed, std::uint64_t tensor, Dtype dtype, std::uint64_t at, std::span<std::byte> out) {
+void fill_content(std::uint64_t seed, std::uint64_t tensor, Dtype dtype, std::uint64_t at,
+                  std::span<std::byte> out) {
   const std::uint64_t key = mix(seed * step + 1) ^ mix((tensor + 1) * step), mask = mask_of(dtype);
   const auto word_at = [&](std::uint64_t index) { return mix(key + index * step) & mask; };
   std::uint64_t index = at / 8;

@@ -15,13 +15,15 @@ namespace penstock {
 Outcome<std::unique_ptr<Checkpoint>> Checkpoint::make(CheckpointFile file, Reply reply) {
   auto& told = std::get<wire::CheckpointReply>(reply.message);
   if (told.index_bytes == 0 || told.index_bytes > PSTW_INDEX_BYTES_MAX) {
-    return fail(FailureKind::protocol_violation, fmt::format("the service sent an index of {} bytes", told.index_bytes));
+    return fail(FailureKind::protocol_violation,
+                fmt::format("the service sent an index of {} bytes", told.index_bytes));
   }
   const auto blob = map_sealed_blob(reply.fds[0], told.index_bytes);
   if (!blob) return tl::unexpected(to_failure(blob.error(), "the index of the checkpoint can't be mapped"));
   auto index = parse_index_blob(blob->bytes().first(told.index_bytes));
   if (!index) {
-    return fail(FailureKind::protocol_violation, fmt::format("the index of the checkpoint: {}", index.error().operation));
+    return fail(FailureKind::protocol_violation,
+                fmt::format("the index of the checkpoint: {}", index.error().operation));
   }
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->file_ = std::move(file);
@@ -40,8 +42,9 @@ Outcome<std::unique_ptr<Checkpoint>> Checkpoint::make(CheckpointFile file, Reply
 
 std::optional<std::uint32_t> Checkpoint::find(std::string_view name) const {
   const std::vector<TensorEntry>& tensors = index_.tensors;
-  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                      [&](std::uint32_t at, std::string_view wanted) { return tensors[at].name < wanted; });
+  const auto found =
+      std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                       [&](std::uint32_t at, std::string_view wanted) { return tensors[at].name < wanted; });
   if (found == by_name_.end() || tensors[*found].name != name) return std::nullopt;
   return *found;
 }

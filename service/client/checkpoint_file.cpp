@@ -43,13 +43,15 @@ UniqueFd reopened(int fd, int extra) {
 }
 
 Outcome<void> check_kind(int fd, const std::string& what) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(fd, &status) != 0) return refused(what, errno);
   if (S_ISDIR(status.st_mode)) {
-    return fail(FailureKind::not_built, fmt::format("{} is a folder: models of several files are not built yet", what),
+    return fail(FailureKind::not_built,
+                fmt::format("{} is a folder: models of several files are not built yet", what),
                 "open its .safetensors files one by one");
   }
-  if (!S_ISREG(status.st_mode)) return fail(FailureKind::not_a_file, fmt::format("{} is no regular file", what));
+  if (!S_ISREG(status.st_mode))
+    return fail(FailureKind::not_a_file, fmt::format("{} is no regular file", what));
   return {};
 }
 
@@ -74,7 +76,8 @@ Outcome<CheckpointFile> open_checkpoint_file(const char* path) {
 }
 
 Outcome<CheckpointFile> reopen_checkpoint_file(int fd, const char* name) {
-  const std::string what = name != nullptr && *name != '\0' ? quote(name, 512) : fmt::format("descriptor {}", fd);
+  const std::string what =
+      name != nullptr && *name != '\0' ? quote(name, 512) : fmt::format("descriptor {}", fd);
   const int mode = ::fcntl(fd, F_GETFL);
   if (mode < 0) return refused(what, errno);
   if ((mode & O_PATH) != 0 || (mode & O_ACCMODE) == O_WRONLY) {
@@ -82,7 +85,8 @@ Outcome<CheckpointFile> reopen_checkpoint_file(int fd, const char* name) {
   }
   if (auto kind = check_kind(fd, what); !kind) return tl::unexpected(std::move(kind.error()));
   CheckpointFile file;
-  file.cached = UniqueFd((mode & O_DIRECT) != 0 ? reopened(fd, 0).release() : ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  file.cached =
+      UniqueFd((mode & O_DIRECT) != 0 ? reopened(fd, 0).release() : ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!file.cached) return refused(what, errno);
   file.direct = reopened(fd, O_DIRECT);
   if (name != nullptr && *name != '\0') {

@@ -13,7 +13,7 @@ namespace penstock {
 struct CheckpointFile {
   std::string name;  // For people: the last part of the path.
   UniqueFd cached;
-  UniqueFd direct;   // Empty where it doesn't open.
+  UniqueFd direct;  // Empty where it doesn't open.
 };
 
 Outcome<CheckpointFile> open_checkpoint_file(const char* path);

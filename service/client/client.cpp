@@ -28,10 +28,12 @@ Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
   auto events = EventQueue::create(client->options_.callback, client->options_.callback_context);
   if (!events) return tl::unexpected(to_failure(events.error(), "the library can't start"));
   client->events_ = std::move(*events);
-  auto agent = Agent::start([](void* self, std::uint64_t key) { static_cast<Client*>(self)->serve(key); }, client.get());
+  auto agent = Agent::start([](void* self, std::uint64_t key) { static_cast<Client*>(self)->serve(key); },
+                            client.get());
   if (!agent) return tl::unexpected(to_failure(agent.error(), "the library can't start"));
   client->agent_ = std::move(*agent);
-  auto greeted = greet(client->options_.socket, client->options_.name, monotonic_now() + client->options_.connect_timeout);
+  auto greeted = greet(client->options_.socket, client->options_.name,
+                       monotonic_now() + client->options_.connect_timeout);
   if (!greeted) return tl::unexpected(std::move(greeted.error()));
   if (auto adopted = client->adopt(std::move(greeted->socket), std::move(greeted->reply)); !adopted) {
     return tl::unexpected(std::move(adopted.error()));
@@ -69,14 +71,16 @@ Outcome<std::uint64_t> Client::connected(Nanoseconds deadline) {
     if (!connecting_) break;
     if (deadline == never) {
       state_changed_.wait(lock);
-    } else if (state_changed_.wait_until(lock, std::chrono::steady_clock::time_point(deadline)) == std::cv_status::timeout) {
+    } else if (state_changed_.wait_until(lock, std::chrono::steady_clock::time_point(deadline)) ==
+               std::cv_status::timeout) {
       return fail(FailureKind::deadline, "no new connection to the service within the time given");
     }
   }
   if (connected_) return epoch_;
   connecting_ = true;
   lock.unlock();
-  auto greeted = greet(options_.socket, options_.name, std::min(deadline, monotonic_now() + options_.connect_timeout));
+  auto greeted =
+      greet(options_.socket, options_.name, std::min(deadline, monotonic_now() + options_.connect_timeout));
   Outcome<std::uint64_t> epoch = tl::unexpected(Failure{});
   if (greeted) {
     epoch = adopt(std::move(greeted->socket), std::move(greeted->reply));
@@ -101,8 +105,8 @@ Outcome<std::uint64_t> Client::adopt(UniqueFd socket, wire::HelloReply reply) {
   {
     const std::lock_guard lock(state_);
     for (const wire::Device& device : reply.devices) {
-      const bool known =
-          std::any_of(pagings_.begin(), pagings_.end(), [&](const auto& one) { return one->device() == device.id; });
+      const bool known = std::any_of(pagings_.begin(), pagings_.end(),
+                                     [&](const auto& one) { return one->device() == device.id; });
       if (!known) pagings_.push_back(std::make_unique<Paging>(device.id, *events_));
     }
     greeting_ = std::move(reply);
@@ -123,10 +127,12 @@ Outcome<Client::Device> Client::device(const char* id) {
   for (std::uint32_t i = 0; i < greeting_.devices.size(); ++i) {
     const wire::Device& facts = greeting_.devices[i];
     if (id != nullptr && facts.id != id) continue;
-    const auto paging = std::find_if(pagings_.begin(), pagings_.end(), [&](const auto& one) { return one->device() == facts.id; });
+    const auto paging = std::find_if(pagings_.begin(), pagings_.end(),
+                                     [&](const auto& one) { return one->device() == facts.id; });
     return Device{i, facts, paging->get()};
   }
-  return fail(FailureKind::not_found, id == nullptr ? "the service has no device" : "the service has no device of that id",
+  return fail(FailureKind::not_found,
+              id == nullptr ? "the service has no device" : "the service has no device of that id",
               "`penstock status` lists the devices");
 }
 
@@ -146,7 +152,8 @@ void Client::serve(std::uint64_t key) {
 
 std::uint64_t Client::key_of(const Paging& paging) {
   const std::lock_guard lock(state_);
-  const auto found = std::find_if(pagings_.begin(), pagings_.end(), [&](const auto& one) { return one.get() == &paging; });
+  const auto found =
+      std::find_if(pagings_.begin(), pagings_.end(), [&](const auto& one) { return one.get() == &paging; });
   return static_cast<std::uint64_t>(found - pagings_.begin()) + 1;
 }
 

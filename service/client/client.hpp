@@ -34,8 +34,8 @@ struct ClientOptions {
 
 // How a table is opened, and opened again on a new connection.
 struct TableRecipe {
-  std::string device;                                     // Id
-  wire::OpenTable message;                                // Its device and handles are filled in each time.
+  std::string device;       // Id
+  wire::OpenTable message;  // Its device and handles are filled in each time.
   std::vector<std::shared_ptr<Checkpoint>> checkpoints;
   std::vector<std::byte> manifest;
   bool copy_on_write = false;
@@ -142,7 +142,8 @@ class Client final : private ControlListener {
 };
 
 template <class Expected>
-Outcome<Reply> Client::ask(const wire::ClientMessage& message, Nanoseconds patience, std::span<const int> fds) {
+Outcome<Reply> Client::ask(const wire::ClientMessage& message, Nanoseconds patience,
+                           std::span<const int> fds) {
   const auto epoch = connected(patience == never ? never : monotonic_now() + patience);
   if (!epoch) return tl::unexpected(epoch.error());
   return ask_on<Expected>(*epoch, message, patience, fds);

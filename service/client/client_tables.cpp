@@ -25,7 +25,8 @@ Outcome<Reply> open_checkpoint(Client& client, std::uint64_t epoch, const Checkp
   wire::OpenCheckpoint message{.name = file.name, .files = {}, .more = false};
   message.files.push_back({.name = file.name, .direct = static_cast<bool>(file.direct)});
   const int fds[] = {file.cached.get(), file.direct.get()};
-  return client.ask_on<wire::CheckpointReply>(epoch, message, patience, std::span(fds).first(file.direct ? 2 : 1));
+  return client.ask_on<wire::CheckpointReply>(epoch, message, patience,
+                                              std::span(fds).first(file.direct ? 2 : 1));
 }
 
 // Words shared with the service: a memfd that can't shrink, so that reading it can't fault.
@@ -46,7 +47,8 @@ Outcome<TableShape> shape_of(const wire::TableReply& reply, const TableRecipe& r
   const bool sane = std::has_single_bit(page_bytes) && page_bytes >= small_page_bytes && page_bytes <= tib &&
                     reply.table_bytes <= page_bytes * reply.pages;
   if (!sane) {
-    return tl::unexpected(broken_rule(fmt::format("a table of {} bytes in {} pages of {}", reply.table_bytes, reply.pages, page_bytes)));
+    return tl::unexpected(broken_rule(
+        fmt::format("a table of {} bytes in {} pages of {}", reply.table_bytes, reply.pages, page_bytes)));
   }
   return TableShape{.kind = recipe.message.kind,
                     .mode = recipe.message.mode,
@@ -142,17 +144,20 @@ OpenTable* Client::find(const TableRecipe& recipe) {
            other.message.layout == recipe.message.layout && other.message.file == recipe.message.file &&
            other.manifest == recipe.manifest &&
            std::equal(other.checkpoints.begin(), other.checkpoints.end(), recipe.checkpoints.begin(),
-                      recipe.checkpoints.end(), [](const auto& a, const auto& b) { return a->id() == b->id(); });
+                      recipe.checkpoints.end(),
+                      [](const auto& a, const auto& b) { return a->id() == b->id(); });
   };
   if (recipe.message.kind == TableKind::anonymous) return nullptr;
-  const auto found = std::find_if(tables_.begin(), tables_.end(), [&](const auto& one) { return same(one->recipe); });
+  const auto found =
+      std::find_if(tables_.begin(), tables_.end(), [&](const auto& one) { return same(one->recipe); });
   return found == tables_.end() ? nullptr : found->get();
 }
 
 Outcome<OpenTable*> Client::open(TableRecipe recipe) {
   const std::lock_guard lock(opening_);
   if (OpenTable* const open = find(recipe)) {
-    if (open->recipe.message.mode != recipe.message.mode || open->recipe.copy_on_write != recipe.copy_on_write) {
+    if (open->recipe.message.mode != recipe.message.mode ||
+        open->recipe.copy_on_write != recipe.copy_on_write) {
       return fail(FailureKind::busy, "this process has the table open already, with other options",
                   "one content is one table in a process: open it with the same options");
     }
@@ -176,7 +181,8 @@ void Client::close(OpenTable& table) {
   std::erase_if(tables_, [&](const auto& one) { return one.get() == &table; });  // Unmaps all of it.
   if (number) control_.post(epoch, wire::CloseTable{*number});
   for (auto& checkpoint : checkpoints) {
-    if (checkpoint.use_count() == 1) control_.post(checkpoint->epoch, wire::CloseCheckpoint{checkpoint->handle});
+    if (checkpoint.use_count() == 1)
+      control_.post(checkpoint->epoch, wire::CloseCheckpoint{checkpoint->handle});
   }
 }
 
@@ -206,7 +212,8 @@ Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
   auto parts = shape ? parts_of(*reply, *epoch) : tl::unexpected(shape.error());
   const auto found = device(open.recipe.device.c_str());
   if (!parts || !found) {
-    lose(*epoch, parts ? found.error() : parts.error());  // What was opened can't be used or named: start anew.
+    lose(*epoch,
+         parts ? found.error() : parts.error());  // What was opened can't be used or named: start anew.
     return tl::unexpected(parts ? found.error() : parts.error());
   }
   if (parts->device_socket) {
@@ -247,7 +254,8 @@ Outcome<void> Client::on_attached(OpenTable& table, Nanoseconds deadline, Try at
   for (int tries = 0;; ++tries) {
     if (!is_attached(table)) {
       const std::lock_guard lock(opening_);
-      if (auto attached = attach(table, deadline); !attached) return tl::unexpected(std::move(attached.error()));
+      if (auto attached = attach(table, deadline); !attached)
+        return tl::unexpected(std::move(attached.error()));
     }
     Paging::Answer answer = attempt(table.table->paging());
     if (!answer.outcome) find_losses();
@@ -256,15 +264,18 @@ Outcome<void> Client::on_attached(OpenTable& table, Nanoseconds deadline, Try at
 }
 
 Outcome<void> Client::fault(OpenTable& table, PageSpan span, Nanoseconds deadline) {
-  return on_attached(table, deadline, [&](Paging& paging) { return paging.fault(*table.table, span, deadline); });
+  return on_attached(table, deadline,
+                     [&](Paging& paging) { return paging.fault(*table.table, span, deadline); });
 }
 
 Outcome<void> Client::prefetch(OpenTable& table, PageSpan span, bool wait, Nanoseconds deadline) {
-  return on_attached(table, deadline, [&](Paging& paging) { return paging.prefetch(*table.table, span, wait, deadline); });
+  return on_attached(table, deadline,
+                     [&](Paging& paging) { return paging.prefetch(*table.table, span, wait, deadline); });
 }
 
 Outcome<void> Client::make_private(OpenTable& table, PageSpan span, Nanoseconds deadline) {
-  return on_attached(table, deadline, [&](Paging& paging) { return paging.make_private(*table.table, span, deadline); });
+  return on_attached(table, deadline,
+                     [&](Paging& paging) { return paging.make_private(*table.table, span, deadline); });
 }
 
 Outcome<std::uint64_t> Client::free(const char* id, std::uint64_t bytes, Nanoseconds deadline) {

@@ -20,7 +20,8 @@ Nanoseconds after(Nanoseconds patience) { return patience == never ? never : mon
 
 Failure too_late(Nanoseconds patience) {
   return {FailureKind::deadline,
-          fmt::format("the service did not answer within {:.1f} s", std::chrono::duration<double>(patience).count()),
+          fmt::format("the service did not answer within {:.1f} s",
+                      std::chrono::duration<double>(patience).count()),
           "is it stopped, or does it wait for a file system that hangs?"};
 }
 
@@ -59,9 +60,11 @@ Outcome<Control::Started> Control::start(std::unique_lock<std::mutex>& lock, std
     if (calls_.size() < PSTW_REQUESTS_MAX) break;
     Waiter room;
     for_room_.push_back(&room);
-    const bool found = socket_.wait(lock, room, deadline, [this] { receive(); }, [] {});
+    const bool found = socket_.wait(
+        lock, room, deadline, [this] { receive(); }, [] {});
     std::erase(for_room_, &room);
-    if (!found) return fail(FailureKind::deadline, fmt::format("{} requests wait for the service", calls_.size()));
+    if (!found)
+      return fail(FailureKind::deadline, fmt::format("{} requests wait for the service", calls_.size()));
   }
   const std::uint64_t request = ++last_request_;
   calls_.emplace(request, call);
@@ -72,14 +75,17 @@ Outcome<void> Control::send(const Started& to, const wire::ClientMessage& messag
                             Nanoseconds deadline) {
   const auto bytes = wire::encode(to.request, message);
   if (!bytes) {
-    return fail(FailureKind::invalid_argument, fmt::format("the request can't be sent: {}", bytes.error().operation));
+    return fail(FailureKind::invalid_argument,
+                fmt::format("the request can't be sent: {}", bytes.error().operation));
   }
   while (true) {
     const auto sent = send_message(to.socket->get(), *bytes, fds);
     if (sent) return {};
     if (sent.error().code == Errc::closed) return tl::unexpected(no_connection());
-    if (sent.error().code != Errc::busy) return tl::unexpected(to_failure(sent.error(), "sending to the service"));
-    if (monotonic_now() >= deadline) return fail(FailureKind::deadline, "the service does not read its socket");
+    if (sent.error().code != Errc::busy)
+      return tl::unexpected(to_failure(sent.error(), "sending to the service"));
+    if (monotonic_now() >= deadline)
+      return fail(FailureKind::deadline, "the service does not read its socket");
     poll_until(to.socket->get(), POLLOUT, deadline);
   }
 }
@@ -101,7 +107,8 @@ Outcome<Reply> Control::ask(std::uint64_t epoch, const wire::ClientMessage& mess
   const auto step = [&] {
     if (std::exchange(call.progressed, false)) deadline = after(patience);
   };
-  while (!socket_.wait(lock, call, deadline, [this] { receive(); }, step)) {
+  while (!socket_.wait(
+      lock, call, deadline, [this] { receive(); }, step)) {
     if (monotonic_now() < deadline) continue;  // There was progress.
     Started cancel{0, started->socket};
     if (epoch == epoch_) {
@@ -134,7 +141,8 @@ void Control::receive() {
       case Errc::busy: return;
       case Errc::closed: return break_off(no_connection());
       case Errc::exhausted:
-        descriptors_lost(std::span(buffer_).first(static_cast<std::size_t>(std::max(length.error().native, 0))));
+        descriptors_lost(
+            std::span(buffer_).first(static_cast<std::size_t>(std::max(length.error().native, 0))));
         break;
       default: return break_off(to_failure(length.error(), "reading from the service"));
     }
@@ -148,8 +156,10 @@ void Control::handle(std::span<const std::byte> datagram) {
                       fmt::format("the service broke a rule: {}", decoded.error().operation), ""});
   }
   if (std::holds_alternative<wire::Closing>(decoded->message)) return listener_.on_closing();
-  if (const auto* pressure = std::get_if<wire::Pressure>(&decoded->message)) return listener_.on_pressure(*pressure);
-  if (const auto* gone = std::get_if<wire::TableGone>(&decoded->message)) return listener_.on_table_gone(*gone);
+  if (const auto* pressure = std::get_if<wire::Pressure>(&decoded->message))
+    return listener_.on_pressure(*pressure);
+  if (const auto* gone = std::get_if<wire::TableGone>(&decoded->message))
+    return listener_.on_table_gone(*gone);
   if (std::holds_alternative<wire::Progress>(decoded->message)) {
     const auto found = calls_.find(decoded->request);
     if (found == calls_.end() || found->second == nullptr) return;
@@ -162,7 +172,8 @@ void Control::handle(std::span<const std::byte> datagram) {
 void Control::answer(std::uint64_t request, Outcome<Reply> reply) {
   const auto found = calls_.find(request);
   if (found == calls_.end()) {
-    return break_off({FailureKind::protocol_violation, fmt::format("an answer to request {}, which was not made", request), ""});
+    return break_off({FailureKind::protocol_violation,
+                      fmt::format("an answer to request {}, which was not made", request), ""});
   }
   Call* const call = found->second;
   calls_.erase(found);
@@ -180,9 +191,11 @@ void Control::answer(std::uint64_t request, Outcome<Reply> reply) {
 void Control::descriptors_lost(std::span<const std::byte> datagram) {
   const std::uint64_t request = wire::request_of(datagram);
   // What the service opened for us can't be named any more; only a new connection is clean again.
-  const Failure failure{FailureKind::fd_limit, "this process is out of descriptors: those of an answer were lost",
+  const Failure failure{FailureKind::fd_limit,
+                        "this process is out of descriptors: those of an answer were lost",
                         "raise its RLIMIT_NOFILE"};
-  if (const auto found = calls_.find(request); found != calls_.end()) answer(request, tl::unexpected(failure));
+  if (const auto found = calls_.find(request); found != calls_.end())
+    answer(request, tl::unexpected(failure));
   break_off(failure);
 }
 

@@ -69,7 +69,8 @@ class Control {
   Outcome<Reply> ask(std::uint64_t epoch, const wire::ClientMessage& message, Nanoseconds patience,
                      std::span<const int> fds);
   // Numbers a request once fewer than the allowed number are unanswered. `call` null: nobody waits for the answer.
-  Outcome<Started> start(std::unique_lock<std::mutex>& lock, std::uint64_t epoch, Call* call, Nanoseconds deadline);
+  Outcome<Started> start(std::unique_lock<std::mutex>& lock, std::uint64_t epoch, Call* call,
+                         Nanoseconds deadline);
   // REQUIRES: mutex_ is not held.
   Outcome<void> send(const Started& to, const wire::ClientMessage& message, std::span<const int> fds,
                      Nanoseconds deadline);
@@ -87,8 +88,9 @@ class Control {
   SharedSocket socket_;
   std::optional<Failure> broken_;
   std::uint64_t last_request_ = 0;
-  std::unordered_map<std::uint64_t, Call*> calls_;  // Null: nobody waits (any more), the answer is still to come.
-  std::vector<Waiter*> for_room_;                   // Threads that wait for fewer unanswered requests.
+  std::unordered_map<std::uint64_t, Call*>
+      calls_;                      // Null: nobody waits (any more), the answer is still to come.
+  std::vector<Waiter*> for_room_;  // Threads that wait for fewer unanswered requests.
   std::vector<std::byte> buffer_;
   UniqueFds fds_;
 };
@@ -99,7 +101,8 @@ Outcome<Reply> Control::call(std::uint64_t epoch, const wire::ClientMessage& mes
   auto reply = ask(epoch, message, patience, fds);
   if (!reply || std::holds_alternative<Expected>(reply->message)) return reply;
   if (auto* failure = std::get_if<Failure>(&reply->message)) return tl::unexpected(std::move(*failure));
-  const Failure wrong{FailureKind::protocol_violation, "the service answered with a message of another type", ""};
+  const Failure wrong{FailureKind::protocol_violation, "the service answered with a message of another type",
+                      ""};
   const std::lock_guard lock(mutex_);
   if (epoch == epoch_) break_off(wrong);
   return tl::unexpected(wrong);

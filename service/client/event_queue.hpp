@@ -19,7 +19,8 @@ namespace penstock {
 
 class EventQueue {
  public:
-  static constexpr std::size_t capacity = 1024;  // With more, the oldest are lost: a user that doesn't read costs no more.
+  static constexpr std::size_t capacity =
+      1024;  // With more, the oldest are lost: a user that doesn't read costs no more.
 
   // `callback` null: events are taken by next() when fd() is readable.
   static Result<std::unique_ptr<EventQueue>> create(pst_event_callback callback, void* context);

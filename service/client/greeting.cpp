@@ -20,7 +20,8 @@ namespace penstock {
 namespace {
 
 Failure too_late() {
-  return {FailureKind::unreachable, "the service accepted no greeting in time", "is it stopped or overloaded?"};
+  return {FailureKind::unreachable, "the service accepted no greeting in time",
+          "is it stopped or overloaded?"};
 }
 
 tl::unexpected<Failure> not_connected(const std::string& path, int native) {
@@ -31,7 +32,9 @@ tl::unexpected<Failure> not_connected(const std::string& path, int native) {
     case EMFILE:
     case ENFILE: return fail(FailureKind::fd_limit, message, "raise RLIMIT_NOFILE");
     case EAGAIN: return tl::unexpected(too_late());
-    default: return fail(FailureKind::unreachable, message, "is penstockd running? PENSTOCK_SOCKET names another socket");
+    default:
+      return fail(FailureKind::unreachable, message,
+                  "is penstockd running? PENSTOCK_SOCKET names another socket");
   }
 }
 
@@ -39,7 +42,8 @@ Outcome<UniqueFd> connect_to(const std::string& path, Nanoseconds deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return fail(FailureKind::invalid_argument, fmt::format("{} is too long for a socket's path", quote(path, 512)));
+    return fail(FailureKind::invalid_argument,
+                fmt::format("{} is too long for a socket's path", quote(path, 512)));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -67,23 +71,28 @@ Outcome<wire::HelloReply> read_reply(int socket, Nanoseconds deadline) {
       poll_until(socket, POLLIN, deadline);
       continue;
     }
-    if (!length) return fail(FailureKind::unreachable, "the service hung up instead of answering the greeting");
+    if (!length)
+      return fail(FailureKind::unreachable, "the service hung up instead of answering the greeting");
     auto decoded = wire::decode_service_message(std::span(buffer).first(*length), 0);
     if (!decoded) {
       return fail(FailureKind::protocol_mismatch,
-                  fmt::format("what answers there is no penstockd of protocol {}: {}", +PSTW_PROTOCOL, decoded.error().operation));
+                  fmt::format("what answers there is no penstockd of protocol {}: {}", +PSTW_PROTOCOL,
+                              decoded.error().operation));
     }
     if (auto* failure = std::get_if<Failure>(&decoded->message)) return tl::unexpected(std::move(*failure));
     if (const auto* refused = std::get_if<wire::Refused>(&decoded->message)) {
       return fail(FailureKind::protocol_mismatch,
-                  fmt::format("the service speaks protocol {}, this library protocol {}", refused->service_protocol, +PSTW_PROTOCOL),
+                  fmt::format("the service speaks protocol {}, this library protocol {}",
+                              refused->service_protocol, +PSTW_PROTOCOL),
                   "use the library that came with the service");
     }
     auto* reply = std::get_if<wire::HelloReply>(&decoded->message);
-    if (reply == nullptr) return fail(FailureKind::protocol_violation, "the service did not answer the greeting");
+    if (reply == nullptr)
+      return fail(FailureKind::protocol_violation, "the service did not answer the greeting");
     if (reply->protocol != PSTW_PROTOCOL) {
       return fail(FailureKind::protocol_mismatch,
-                  fmt::format("the service speaks protocol {}, this library protocol {}", reply->protocol, +PSTW_PROTOCOL),
+                  fmt::format("the service speaks protocol {}, this library protocol {}", reply->protocol,
+                              +PSTW_PROTOCOL),
                   "use the library that came with the service");
     }
     return std::move(*reply);
@@ -95,8 +104,8 @@ Outcome<wire::HelloReply> read_reply(int socket, Nanoseconds deadline) {
 Outcome<Greeted> greet(const std::string& path, const std::string& name, Nanoseconds deadline) {
   auto socket = connect_to(path, deadline);
   if (!socket) return tl::unexpected(std::move(socket.error()));
-  const auto hello =
-      wire::encode(1, wire::Hello{.protocol = PSTW_PROTOCOL, .version = library_version, .name = name, .events = true});
+  const auto hello = wire::encode(
+      1, wire::Hello{.protocol = PSTW_PROTOCOL, .version = library_version, .name = name, .events = true});
   if (!hello) return tl::unexpected(to_failure(hello.error(), "the greeting can't be sent"));
   if (const auto sent = send_message(socket->get(), *hello); !sent) {
     return fail(FailureKind::unreachable, "the service hung up before the greeting");

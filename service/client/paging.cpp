@@ -108,10 +108,13 @@ std::uint64_t Paging::enlist(Request& request) {
   return number;
 }
 
-bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline, bool cooperative) {
-  const bool done = socket_.wait(lock, request, deadline, [&] { receive(&request); }, [&] {
-    if (cooperative) run_listed(true);
-  });
+bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline,
+                  bool cooperative) {
+  const bool done = socket_.wait(
+      lock, request, deadline, [&] { receive(&request); },
+      [&] {
+        if (cooperative) run_listed(true);
+      });
   if (!done) {
     std::erase_if(requests_, [&](const auto& entry) {
       if (entry.second != &request) return false;

@@ -86,18 +86,19 @@ class Paging {
   void settle() { const std::lock_guard lock(mutex_); }
 
  private:
-  static constexpr std::size_t outbox_max = 65536;  // Messages; a service that leaves more unread is taken for dead.
+  static constexpr std::size_t outbox_max =
+      65536;  // Messages; a service that leaves more unread is taken for dead.
 
   // Requests of one thread, and how they ended.
   struct Request : Waiter {
     Table* table = nullptr;
     PageSpan span;
-    bool pins = false;                   // A fault: pinned on completion.
-    std::uint32_t open = 0;              // Not completed yet.
+    bool pins = false;                         // A fault: pinned on completion.
+    std::uint32_t open = 0;                    // Not completed yet.
     TicketResult result = TicketResult::done;  // Of the last that was not done.
     FailureKind reason = FailureKind::internal;
     std::uint64_t released_bytes = 0;
-    std::optional<Failure> failure;      // Of this process: the connection, a mapping.
+    std::optional<Failure> failure;  // Of this process: the connection, a mapping.
     bool pinned = false;
   };
   struct Listed {

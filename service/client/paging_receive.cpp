@@ -39,7 +39,8 @@ void Paging::receive(const Request* awaited) {
       case Errc::closed:
         return break_off({FailureKind::disconnected, "the connection to the service is lost", ""});
       case Errc::exhausted:
-        descriptors_lost(std::span(buffer_).first(static_cast<std::size_t>(std::max(length.error().native, 0))));
+        descriptors_lost(
+            std::span(buffer_).first(static_cast<std::size_t>(std::max(length.error().native, 0))));
         break;
       default: return break_off(to_failure(length.error(), "reading from the service"));
     }
@@ -62,8 +63,9 @@ void Paging::descriptors_lost(std::span<const std::byte> datagram) {
   const auto message = wire::decode_device_message(datagram, head.count);
   const auto* batch = message ? std::get_if<wire::GrantBatch>(&*message) : nullptr;
   if (batch == nullptr) return break_off(violation("descriptors came with another message than a grant"));
-  take(*batch, Failure{FailureKind::fd_limit, "this process is out of descriptors: pages could not be received",
-                       "raise its RLIMIT_NOFILE"});
+  take(*batch,
+       Failure{FailureKind::fd_limit, "this process is out of descriptors: pages could not be received",
+               "raise its RLIMIT_NOFILE"});
 }
 
 void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& lost) {
@@ -142,7 +144,8 @@ void Paging::could_not_map(const wire::GrantEntry& entry, const Failure& failure
   Table* const table = table_of(entry.table);
   send(PeerRelease{0, entry.table, entry.page, entry.generation, false});
   for (const auto& [number, request] : requests_) {
-    const bool wants = request->table == table && entry.page >= request->span.first && entry.page < request->span.end();
+    const bool wants =
+        request->table == table && entry.page >= request->span.first && entry.page < request->span.end();
     if (wants) request->failure = failure;
   }
 }

@@ -25,7 +25,8 @@ Failure lost() { return {FailureKind::disconnected, "the connection to the servi
 std::optional<Paging::Answer> Paging::refuse(const Table& table) const {
   if (!socket_.is_open() || !table.attached(epoch_)) return Answer{tl::unexpected(lost()), false};
   if (table.gone) {
-    return Answer{fail(*table.gone, fmt::format("the service closed the table: {}", failure_kind_name(*table.gone)),
+    return Answer{fail(*table.gone,
+                       fmt::format("the service closed the table: {}", failure_kind_name(*table.gone)),
                        "what is mapped stays readable; open the checkpoint again for the rest")};
   }
   if (closing_) return Answer{fail(FailureKind::closing, "the service stops")};
@@ -37,11 +38,13 @@ Outcome<void> Paging::end_of(const Request& request) const {
   switch (request.result) {
     case TicketResult::done: return {};
     case TicketResult::offloaded:
-      return fail(FailureKind::offloaded, "there is no room for the pages now", "stream the bytes, or free some memory");
+      return fail(FailureKind::offloaded, "there is no room for the pages now",
+                  "stream the bytes, or free some memory");
     case TicketResult::cancelled: return fail(FailureKind::cancelled, "the request was cancelled");
     case TicketResult::failed: break;
   }
-  return fail(request.reason, fmt::format("the pages can't be brought in: {}", failure_kind_name(request.reason)));
+  return fail(request.reason,
+              fmt::format("the pages can't be brought in: {}", failure_kind_name(request.reason)));
 }
 
 Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) {
@@ -51,7 +54,8 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
   for (int attempt = 0; attempt < fault_attempts; ++attempt) {
     const PinOutcome pinned = pin_locked(table, span);
     if (pinned == PinOutcome::done) return {};
-    if (pinned == PinOutcome::full) return {fail(FailureKind::exhausted, "a page has as many pins as can be counted")};
+    if (pinned == PinOutcome::full)
+      return {fail(FailureKind::exhausted, "a page has as many pins as can be counted")};
     if (auto refused = refuse(table)) return std::move(*refused);
     if (monotonic_now() >= deadline) return {tl::unexpected(too_late("the pages"))};
     Request request;
@@ -68,7 +72,8 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
     if (auto end = end_of(request); !end) return {std::move(end)};
     if (request.pinned) return {};
   }
-  return {fail(FailureKind::offloaded, "the pages were given back again and again before they could be pinned",
+  return {fail(FailureKind::offloaded,
+               "the pages were given back again and again before they could be pinned",
                "another thread of this process frees them")};
 }
 
@@ -107,7 +112,8 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
     if (!send(PeerMakePrivate{enlist(request), table.attachment().number, first, page - first})) receive();
   }
   if (request.open == 0 && !request.done) return {};
-  if (!request.done && !wait(lock, request, deadline, true)) return {tl::unexpected(too_late("the private pages"))};
+  if (!request.done && !wait(lock, request, deadline, true))
+    return {tl::unexpected(too_late("the private pages"))};
   return {end_of(request)};
 }
 
@@ -130,7 +136,8 @@ std::vector<Paging::Idle> Paging::idle_pages() {
     if (number != table->attachment().number) continue;  // The overlay's pages come with the table's.
     for (std::uint32_t page = 0; page < table->shape().pages; ++page) {
       const std::uint64_t word = table->word(page).load(std::memory_order_relaxed);
-      if (!table->mapped(page) || pstw_pin_state(word) != PSTW_PIN_MAPPED || pstw_pin_count(word) != 0) continue;
+      if (!table->mapped(page) || pstw_pin_state(word) != PSTW_PIN_MAPPED || pstw_pin_count(word) != 0)
+        continue;
       found.push_back({table, page, (word & PSTW_PIN_TOUCH_MASK) >> PSTW_PIN_TOUCH_SHIFT});
     }
   }
@@ -154,7 +161,8 @@ std::uint64_t Paging::give_back(std::uint64_t bytes, Nanoseconds deadline) {
     Request request;
     for (std::uint64_t hoped = freed; next != idle.end() && hoped < bytes && request.open < at_once; ++next) {
       // The lock was given up while we waited: the table may be closed.
-      const auto open = std::any_of(tables_.begin(), tables_.end(), [&](const auto& e) { return e.second == next->table; });
+      const auto open =
+          std::any_of(tables_.begin(), tables_.end(), [&](const auto& e) { return e.second == next->table; });
       if (!open || next->page >= next->table->shape().pages || !next->table->mapped(next->page)) continue;
       const PageName name = next->table->name_of(next->page);
       if (!next->table->give_up(next->page)) continue;

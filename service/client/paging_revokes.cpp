@@ -31,7 +31,8 @@ PinOutcome Paging::pin_settled(Table& table, PageSpan span) {
 
 void Paging::unpin_locked(Table& table, PageSpan span) {
   // No region takes over while the lock is held.
-  (void)table.unpin(span, [&](std::uint32_t page) { last_unpin_locked(table, page); }, [] {});
+  (void)table.unpin(
+      span, [&](std::uint32_t page) { last_unpin_locked(table, page); }, [] {});
 }
 
 void Paging::last_unpin(Table& table, std::uint32_t page) {
@@ -109,7 +110,8 @@ bool Paging::unpin(Table& table, PageSpan span) {
   if (span.count > 1 && !table.pinned(span)) return false;
   const bool done = table.unpin(
       span, [&](std::uint32_t page) { last_unpin(table, page); }, [&] { settle(); });
-  if (table.cooperative() && revokes_wait()) [[unlikely]] run_revokes();
+  if (table.cooperative() && revokes_wait()) [[unlikely]]
+    run_revokes();
   return done;
 }
 

@@ -19,9 +19,12 @@ enum class PinOutcome : std::uint8_t { done, not_mapped, full };
 inline PinOutcome pin_page(PinWord& word) {
   std::uint64_t seen = word.load(std::memory_order_relaxed);
   do {
-    if (pstw_pin_state(seen) != PSTW_PIN_MAPPED) [[unlikely]] return PinOutcome::not_mapped;
-    if (pstw_pin_count(seen) == PSTW_PIN_COUNT_MASK) [[unlikely]] return PinOutcome::full;
-  } while (!word.compare_exchange_weak(seen, pstw_pinned(seen), std::memory_order_acquire, std::memory_order_relaxed));
+    if (pstw_pin_state(seen) != PSTW_PIN_MAPPED) [[unlikely]]
+      return PinOutcome::not_mapped;
+    if (pstw_pin_count(seen) == PSTW_PIN_COUNT_MASK) [[unlikely]]
+      return PinOutcome::full;
+  } while (!word.compare_exchange_weak(seen, pstw_pinned(seen), std::memory_order_acquire,
+                                       std::memory_order_relaxed));
   return PinOutcome::done;
 }
 
@@ -43,9 +46,9 @@ inline bool start_revoke(PinWord& word) {
   std::uint64_t seen = word.load(std::memory_order_relaxed);
   do {
     if (pstw_pin_state(seen) != PSTW_PIN_MAPPED || pstw_pin_count(seen) != 0) return false;
-  } while (!word.compare_exchange_weak(
-      seen, (seen & PSTW_PIN_TOUCH_MASK) | pstw_pin_word(PSTW_PIN_REVOKING, 0), std::memory_order_acquire,
-      std::memory_order_relaxed));
+  } while (!word.compare_exchange_weak(seen,
+                                       (seen & PSTW_PIN_TOUCH_MASK) | pstw_pin_word(PSTW_PIN_REVOKING, 0),
+                                       std::memory_order_acquire, std::memory_order_relaxed));
   return true;
 }
 

@@ -72,7 +72,8 @@ void SharedSocket::leave(Waiter& waiter, bool was_reader) {
   std::erase(waiters_, &waiter);
   if (was_reader) read_by_waiter_ = false;
   if (read_by_waiter_) return;
-  const auto next = std::find_if(waiters_.begin(), waiters_.end(), [](const Waiter* one) { return !one->done; });
+  const auto next =
+      std::find_if(waiters_.begin(), waiters_.end(), [](const Waiter* one) { return !one->done; });
   if (next != waiters_.end()) {
     (*next)->ready.notify_one();  // It reads on.
   } else if (is_open()) {

@@ -60,7 +60,8 @@ class SharedSocket {
 
   // Waits until the waiter is done, calling `receive` and, after each wake-up, `step`. False when the deadline passed.
   template <class Receive, class Step>
-  bool wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nanoseconds deadline, Receive receive, Step step);
+  bool wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nanoseconds deadline, Receive receive,
+            Step step);
 
   // The agent was told that there is something to do. `flush` sends what waits.
   template <class Receive, class Flush>
@@ -90,8 +91,8 @@ void linger_for_input(int fd, Linger& linger);
 void poll_until(int fd, short events, Nanoseconds deadline);
 
 template <class Receive, class Step>
-bool SharedSocket::wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nanoseconds deadline, Receive receive,
-                        Step step) {
+bool SharedSocket::wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nanoseconds deadline,
+                        Receive receive, Step step) {
   bool reader = false;
   waiters_.push_back(&waiter);
   linger_.begin(monotonic_now());

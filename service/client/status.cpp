@@ -17,28 +17,62 @@ struct Row {
   std::string_view name;
 };
 
-#define ROW(kind, status) Row{FailureKind::kind, status, #status}
+#define ROW(kind, status) \
+  Row { FailureKind::kind, status, #status }
 constexpr Row rows[] = {
-    ROW(lfs_pointer, PST_LFS_POINTER), ROW(html, PST_HTML), ROW(json_text, PST_JSON_TEXT), ROW(zip, PST_ZIP),
-    ROW(pickle, PST_PICKLE), ROW(gguf, PST_GGUF), ROW(unknown_format, PST_UNKNOWN_FORMAT),
-    ROW(empty_file, PST_EMPTY_FILE), ROW(truncated, PST_TRUNCATED), ROW(trailing_bytes, PST_TRAILING_BYTES),
-    ROW(preallocated, PST_PREALLOCATED), ROW(header_too_large, PST_HEADER_TOO_LARGE),
-    ROW(invalid_header, PST_INVALID_HEADER), ROW(duplicate_tensor, PST_DUPLICATE_TENSOR), ROW(hole, PST_HOLE),
-    ROW(overlap, PST_OVERLAP), ROW(overflow, PST_OVERFLOW), ROW(unknown_dtype, PST_UNKNOWN_DTYPE),
-    ROW(misaligned_dtype, PST_MISALIGNED_DTYPE), ROW(size_mismatch, PST_SIZE_MISMATCH),
-    ROW(invalid_metadata, PST_INVALID_METADATA), ROW(changed_while_read, PST_CHANGED_WHILE_READ),
-    ROW(io_error, PST_IO_ERROR), ROW(not_a_file, PST_NOT_A_FILE), ROW(offloaded, PST_OFFLOADED),
-    ROW(never_fits, PST_NEVER_FITS), ROW(foreign_usage, PST_FOREIGN_USAGE), ROW(headroom, PST_HEADROOM),
-    ROW(quota, PST_QUOTA), ROW(pinned, PST_PINNED), ROW(fd_limit, PST_FD_LIMIT),
-    ROW(device_unhealthy, PST_DEVICE_UNHEALTHY), ROW(revoke_timeout, PST_REVOKE_TIMEOUT),
-    ROW(deadline, PST_DEADLINE), ROW(exhausted, PST_EXHAUSTED), ROW(would_deadlock, PST_WOULD_DEADLOCK),
-    ROW(unreachable, PST_UNREACHABLE), ROW(protocol_mismatch, PST_PROTOCOL_MISMATCH),
-    ROW(protocol_violation, PST_PROTOCOL_VIOLATION), ROW(closing, PST_CLOSING),
-    ROW(disconnected, PST_DISCONNECTED), ROW(forked, PST_FORKED), ROW(not_permitted, PST_NOT_PERMITTED),
-    ROW(not_found, PST_NOT_FOUND), ROW(invalid_argument, PST_INVALID_ARGUMENT), ROW(busy, PST_BUSY),
-    ROW(not_built, PST_NOT_BUILT), ROW(unsupported, PST_UNSUPPORTED), ROW(cancelled, PST_CANCELLED),
-    ROW(unpinned, PST_UNPINNED), ROW(configuration, PST_CONFIGURATION),
-    ROW(already_running, PST_ALREADY_RUNNING), ROW(internal, PST_INTERNAL),
+    ROW(lfs_pointer, PST_LFS_POINTER),
+    ROW(html, PST_HTML),
+    ROW(json_text, PST_JSON_TEXT),
+    ROW(zip, PST_ZIP),
+    ROW(pickle, PST_PICKLE),
+    ROW(gguf, PST_GGUF),
+    ROW(unknown_format, PST_UNKNOWN_FORMAT),
+    ROW(empty_file, PST_EMPTY_FILE),
+    ROW(truncated, PST_TRUNCATED),
+    ROW(trailing_bytes, PST_TRAILING_BYTES),
+    ROW(preallocated, PST_PREALLOCATED),
+    ROW(header_too_large, PST_HEADER_TOO_LARGE),
+    ROW(invalid_header, PST_INVALID_HEADER),
+    ROW(duplicate_tensor, PST_DUPLICATE_TENSOR),
+    ROW(hole, PST_HOLE),
+    ROW(overlap, PST_OVERLAP),
+    ROW(overflow, PST_OVERFLOW),
+    ROW(unknown_dtype, PST_UNKNOWN_DTYPE),
+    ROW(misaligned_dtype, PST_MISALIGNED_DTYPE),
+    ROW(size_mismatch, PST_SIZE_MISMATCH),
+    ROW(invalid_metadata, PST_INVALID_METADATA),
+    ROW(changed_while_read, PST_CHANGED_WHILE_READ),
+    ROW(io_error, PST_IO_ERROR),
+    ROW(not_a_file, PST_NOT_A_FILE),
+    ROW(offloaded, PST_OFFLOADED),
+    ROW(never_fits, PST_NEVER_FITS),
+    ROW(foreign_usage, PST_FOREIGN_USAGE),
+    ROW(headroom, PST_HEADROOM),
+    ROW(quota, PST_QUOTA),
+    ROW(pinned, PST_PINNED),
+    ROW(fd_limit, PST_FD_LIMIT),
+    ROW(device_unhealthy, PST_DEVICE_UNHEALTHY),
+    ROW(revoke_timeout, PST_REVOKE_TIMEOUT),
+    ROW(deadline, PST_DEADLINE),
+    ROW(exhausted, PST_EXHAUSTED),
+    ROW(would_deadlock, PST_WOULD_DEADLOCK),
+    ROW(unreachable, PST_UNREACHABLE),
+    ROW(protocol_mismatch, PST_PROTOCOL_MISMATCH),
+    ROW(protocol_violation, PST_PROTOCOL_VIOLATION),
+    ROW(closing, PST_CLOSING),
+    ROW(disconnected, PST_DISCONNECTED),
+    ROW(forked, PST_FORKED),
+    ROW(not_permitted, PST_NOT_PERMITTED),
+    ROW(not_found, PST_NOT_FOUND),
+    ROW(invalid_argument, PST_INVALID_ARGUMENT),
+    ROW(busy, PST_BUSY),
+    ROW(not_built, PST_NOT_BUILT),
+    ROW(unsupported, PST_UNSUPPORTED),
+    ROW(cancelled, PST_CANCELLED),
+    ROW(unpinned, PST_UNPINNED),
+    ROW(configuration, PST_CONFIGURATION),
+    ROW(already_running, PST_ALREADY_RUNNING),
+    ROW(internal, PST_INTERNAL),
 };
 #undef ROW
 
@@ -126,7 +160,8 @@ const char* last_hint(const void* client) { return last_failures.of(client).hint
 
 Failure to_failure(const Error& error, const char* what) {
   std::string message = fmt::format("{}: {}", what, error.operation);
-  if (error.native != 0) message += fmt::format(": {}", ::strerrordesc_np(error.native) ? ::strerrordesc_np(error.native) : "?");
+  if (error.native != 0)
+    message += fmt::format(": {}", ::strerrordesc_np(error.native) ? ::strerrordesc_np(error.native) : "?");
   return {kind_of(error.code), std::move(message), ""};
 }
 

@@ -75,7 +75,8 @@ GrantFate Table::judge(const wire::GrantEntry& entry) const {
 
 Result<> Table::place(const wire::GrantEntry& entry, int fd) {
   const bool copies = shape_.copy_on_write && !entry.writable;
-  return range_.place(at(entry.page), fd, shape_.page_bytes, entry.writable ? Access::read_write : Access::read, 0,
+  return range_.place(at(entry.page), fd, shape_.page_bytes,
+                      entry.writable ? Access::read_write : Access::read, 0,
                       copies ? Sharing::copy_on_write : Sharing::shared);
 }
 
@@ -122,7 +123,8 @@ void Table::note_revoke(std::uint32_t number, std::uint32_t page, std::uint64_t 
 
 bool Table::give_up(std::uint32_t page) {
   PinWord& pin = word(page);
-  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING && !start_revoke(pin)) return false;
+  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING && !start_revoke(pin))
+    return false;
   // Out of mappings: the word stays `revoking`, and the page is asked for again later.
   if (!range_.unplace(at(page), shape_.page_bytes)) return false;
   set_unmapped(pin);
@@ -146,7 +148,8 @@ Outcome<void> Table::allow_writes(PageSpan span) {
 
 Outcome<void> Table::end_writes(PageSpan span) {
   for (std::uint32_t page = span.first; page != span.end(); ++page) {
-    if (records_[page].writers == 0) return fail(FailureKind::unpinned, "writes to the page were not allowed");
+    if (records_[page].writers == 0)
+      return fail(FailureKind::unpinned, "writes to the page were not allowed");
     if (--records_[page].writers > 0 || records_[page].personal) continue;
     if (!range_.drop_copies(at(page), shape_.page_bytes) ||
         !range_.protect(at(page), shape_.page_bytes, Access::read)) {
@@ -157,7 +160,8 @@ Outcome<void> Table::end_writes(PageSpan span) {
 }
 
 std::uint64_t Table::word_of(const Mapping& words, std::uint32_t page) const {
-  return reinterpret_cast<const std::atomic<std::uint64_t>*>(words.data())[page].load(std::memory_order_acquire);
+  return reinterpret_cast<const std::atomic<std::uint64_t>*>(words.data())[page].load(
+      std::memory_order_acquire);
 }
 
 bool Table::resident(std::uint32_t page) const { return serial(page) != 0; }

@@ -37,7 +37,8 @@ struct PageSpan {
 struct TableShape {
   TableKind kind = TableKind::file;
   RevokeMode mode = RevokeMode::agent;
-  bool copy_on_write = false;  // Shared pages are mapped so that writes can be allowed, and stay in this process.
+  bool copy_on_write =
+      false;  // Shared pages are mapped so that writes can be allowed, and stay in this process.
   wire::Layout layout = wire::Layout::identity;
   std::uint32_t pages = 0;
   std::uint64_t page_bytes = 0;
@@ -141,19 +142,19 @@ class Table {
   bool resident(std::uint32_t page) const;
   std::uint64_t serial(std::uint32_t page) const;
 
-  std::optional<FailureKind> gone;          // The service closed it.
-  std::optional<std::uint32_t> cutoff;      // Pages; told again to a new connection.
+  std::optional<FailureKind> gone;      // The service closed it.
+  std::optional<std::uint32_t> cutoff;  // Pages; told again to a new connection.
   bool prioritized = false;
 
  private:
   struct Record {
-    std::uint64_t granted = 0;               // Generation; 0: nothing of this connection is mapped here.
-    std::uint64_t revoked = 0;               // The last one asked back, of the shared page
-    std::uint64_t overlay_revoked = 0;       // and of the private one.
-    std::uint32_t writers = 0;               // Permissions to write copies.
-    bool overlay = false;                    // The private page of an overlay is mapped.
-    bool personal = false;                   // Its content is this client's alone.
-    bool inherited = false;                  // Mapped from a connection that is lost.
+    std::uint64_t granted = 0;          // Generation; 0: nothing of this connection is mapped here.
+    std::uint64_t revoked = 0;          // The last one asked back, of the shared page
+    std::uint64_t overlay_revoked = 0;  // and of the private one.
+    std::uint32_t writers = 0;          // Permissions to write copies.
+    bool overlay = false;               // The private page of an overlay is mapped.
+    bool personal = false;              // Its content is this client's alone.
+    bool inherited = false;             // Mapped from a connection that is lost.
     bool busy = false;
   };
 
@@ -174,7 +175,8 @@ class Table {
 };
 
 inline std::optional<PageSpan> Table::span_of(std::uint64_t offset, std::uint64_t bytes) const {
-  if (offset > shape_.bytes || bytes > shape_.bytes - offset) [[unlikely]] return std::nullopt;
+  if (offset > shape_.bytes || bytes > shape_.bytes - offset) [[unlikely]]
+    return std::nullopt;
   if (bytes == 0) return PageSpan{};
   const auto first = static_cast<std::uint32_t>(offset >> page_shift_);
   return PageSpan{first, static_cast<std::uint32_t>((offset + bytes - 1) >> page_shift_) - first + 1};
@@ -184,7 +186,8 @@ inline Table::PinAttempt Table::pin(PageSpan span) {
   PinWord* const words = words_.load(std::memory_order_acquire) + span.first;
   for (std::uint32_t i = 0; i != span.count; ++i) {
     const PinOutcome outcome = pin_page(words[i]);
-    if (outcome != PinOutcome::done) [[unlikely]] return {outcome, i};
+    if (outcome != PinOutcome::done) [[unlikely]]
+      return {outcome, i};
   }
   return {PinOutcome::done, span.count};
 }
@@ -194,7 +197,8 @@ bool Table::unpin(PageSpan span, Last last, Settle settle) {
   for (std::uint32_t page = span.first; page != span.end(); ++page) {
     while (true) {
       const UnpinOutcome outcome = unpin_page(words_.load(std::memory_order_acquire)[page]);
-      if (outcome == UnpinOutcome::done) [[likely]] break;
+      if (outcome == UnpinOutcome::done) [[likely]]
+        break;
       if (outcome == UnpinOutcome::stray) return false;
       if (outcome == UnpinOutcome::took_mark) {
         last(page);

@@ -11,7 +11,8 @@ template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 }  // namespace
 
-AdmissionDesk::AdmissionDesk(boost::asio::io_context& context, DeviceLink& device, const LedgerOptions& options, Note note)
+AdmissionDesk::AdmissionDesk(boost::asio::io_context& context, DeviceLink& device,
+                             const LedgerOptions& options, Note note)
     : device_(device), ledger_(options), note_(std::move(note)), timer_(context) {}
 
 void AdmissionDesk::open(SessionId session, std::uint32_t user) {

@@ -25,10 +25,12 @@ class AdmissionDesk {
     Nanoseconds waited{};
   };
   using Answer = std::function<void(Outcome<Granted>)>;
-  using Note = std::function<void(std::string_view kind, SessionId, std::uint64_t bytes, std::string_view reason,
-                                  std::vector<std::pair<std::string_view, std::uint64_t>> inputs)>;
+  using Note =
+      std::function<void(std::string_view kind, SessionId, std::uint64_t bytes, std::string_view reason,
+                         std::vector<std::pair<std::string_view, std::uint64_t>> inputs)>;
 
-  AdmissionDesk(boost::asio::io_context& context, DeviceLink& device, const LedgerOptions& options, Note note);
+  AdmissionDesk(boost::asio::io_context& context, DeviceLink& device, const LedgerOptions& options,
+                Note note);
 
   void open(SessionId session, std::uint32_t user);
   // Its demands are dropped without an answer, its grants given back.

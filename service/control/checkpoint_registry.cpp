@@ -34,13 +34,14 @@ void CheckpointRegistry::open(UniqueFd cached, UniqueFd direct, std::string name
   auto fds = std::make_shared<std::pair<UniqueFd, UniqueFd>>(std::move(cached), std::move(direct));
   std::string subject = path_of(fds->first.get());
   opener_.run<std::shared_ptr<CheckpointFile>>(
-      std::move(subject), [fds] { return CheckpointFile::adopt(std::move(fds->first), std::move(fds->second)); },
-      [this, name = std::move(name), answer = std::move(answer)](Outcome<std::shared_ptr<CheckpointFile>> file) {
-        identified(std::move(file), name, answer);
-      });
+      std::move(subject),
+      [fds] { return CheckpointFile::adopt(std::move(fds->first), std::move(fds->second)); },
+      [this, name = std::move(name), answer = std::move(answer)](
+          Outcome<std::shared_ptr<CheckpointFile>> file) { identified(std::move(file), name, answer); });
 }
 
-void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> file, const std::string& name, Answer answer) {
+void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> file, const std::string& name,
+                                    Answer answer) {
   if (!file) {
     answer(tl::unexpected<Failure>(named(std::move(file.error()), name)));
     return;
@@ -57,7 +58,8 @@ void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> fil
   pending.checkpoint = std::make_shared<Checkpoint>();
   pending.checkpoint->id = id;
   pending.checkpoint->path = path_of((*file)->cached_fd());
-  pending.checkpoint->name = name.empty() ? pending.checkpoint->path.substr(pending.checkpoint->path.rfind('/') + 1) : name;
+  pending.checkpoint->name =
+      name.empty() ? pending.checkpoint->path.substr(pending.checkpoint->path.rfind('/') + 1) : name;
   pending.checkpoint->file = *file;
   ++parses_;
   opener_.run<std::shared_ptr<const CheckpointIndex>>(
@@ -65,7 +67,8 @@ void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> fil
       [this, id](Outcome<std::shared_ptr<const CheckpointIndex>> index) { parsed(id, std::move(index)); });
 }
 
-void CheckpointRegistry::parsed(const std::string& id, Outcome<std::shared_ptr<const CheckpointIndex>> index) {
+void CheckpointRegistry::parsed(const std::string& id,
+                                Outcome<std::shared_ptr<const CheckpointIndex>> index) {
   const auto found = parsing_.find(id);
   if (found == parsing_.end()) return;
   const Pending pending = std::move(found->second);
@@ -76,8 +79,10 @@ void CheckpointRegistry::parsed(const std::string& id, Outcome<std::shared_ptr<c
     entries_[id] = pending.checkpoint;
   }
   for (const Answer& answer : pending.waiting) {
-    if (index) answer(pending.checkpoint);
-    else answer(tl::unexpected<Failure>(named(index.error(), pending.checkpoint->name)));
+    if (index)
+      answer(pending.checkpoint);
+    else
+      answer(tl::unexpected<Failure>(named(index.error(), pending.checkpoint->name)));
   }
 }
 
@@ -106,7 +111,8 @@ std::vector<std::shared_ptr<Checkpoint>> CheckpointRegistry::outdated_by(const F
   std::vector<std::shared_ptr<Checkpoint>> outdated;
   for (const auto& [id, checkpoint] : entries_) {
     const FileIdentity& old = checkpoint->identity();
-    if (old.device == fresh.device && old.inode == fresh.inode && old != fresh) outdated.push_back(checkpoint);
+    if (old.device == fresh.device && old.inode == fresh.inode && old != fresh)
+      outdated.push_back(checkpoint);
   }
   return outdated;
 }

@@ -27,7 +27,8 @@ void DecisionLog::add(Decision decision) {
   entries_.push_back(std::move(decision));
 }
 
-std::string DecisionLog::to_json(std::string_view subject, std::chrono::system_clock::time_point since) const {
+std::string DecisionLog::to_json(std::string_view subject,
+                                 std::chrono::system_clock::time_point since) const {
   auto decisions = nlohmann::json::array();
   for (const Decision& entry : entries_) {
     if (entry.time < since || (!subject.empty() && entry.subject != subject)) continue;
@@ -46,12 +47,13 @@ std::string DecisionLog::to_json(std::string_view subject, std::chrono::system_c
 }
 
 std::string format_time(std::chrono::system_clock::time_point time) {
-  const auto since_epoch = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const auto since_epoch =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::time_t seconds = since_epoch / 1000;
   std::tm utc{};
   ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, since_epoch % 1000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, since_epoch % 1000);
 }
 
 }  // namespace penstock

@@ -14,10 +14,10 @@ namespace penstock {
 
 struct Decision {
   std::chrono::system_clock::time_point time;
-  std::string_view kind;     // Static: "admit", "refuse", "evict", "load", "offload", "stuck", ...
-  std::string subject;       // A checkpoint's, client's or device's id.
+  std::string_view kind;  // Static: "admit", "refuse", "evict", "load", "offload", "stuck", ...
+  std::string subject;    // A checkpoint's, client's or device's id.
   std::uint64_t bytes = 0;
-  std::string_view reason;   // Static.
+  std::string_view reason;                                         // Static.
   std::vector<std::pair<std::string_view, std::uint64_t>> inputs;  // Static names with their units.
   std::uint32_t repeated = 1;  // Equal neighbours (kind, subject, reason) are folded: bytes add up.
 };

@@ -46,11 +46,12 @@ void DeviceLink::flush() {
 }
 
 void DeviceLink::wait() {
-  ready_.async_wait(boost::asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
-    if (error) return;
-    read_news();
-    if (!stopped_) wait();
-  });
+  ready_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                    [this](const boost::system::error_code& error) {
+                      if (error) return;
+                      read_news();
+                      if (!stopped_) wait();
+                    });
 }
 
 void DeviceLink::read_news() {

@@ -36,8 +36,8 @@ class DeviceLink {
   };
   using Answer = std::function<void(const RequestDone&)>;
 
-  DeviceLink(boost::asio::io_context& context, Description description, Mailbox<PagerMail>& mail, Mailbox<PagerNews>& news,
-             const PagerStats& stats);
+  DeviceLink(boost::asio::io_context& context, Description description, Mailbox<PagerMail>& mail,
+             Mailbox<PagerNews>& news, const PagerStats& stats);
   ~DeviceLink();
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;

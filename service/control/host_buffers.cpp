@@ -22,17 +22,19 @@ Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t by
   auto memory = std::make_shared<Memory>();
   auto fd = create_shrinkable_memfd("penstock-buffer", bytes);
   if (!fd) {
-    return fail(FailureKind::exhausted,
-                fmt::format("can't make a buffer of {}: {}", format_bytes(bytes), std::strerror(fd.error().native)),
-                "raise LimitNOFILE= or the memory limit of the service");
+    return fail(
+        FailureKind::exhausted,
+        fmt::format("can't make a buffer of {}: {}", format_bytes(bytes), std::strerror(fd.error().native)),
+        "raise LimitNOFILE= or the memory limit of the service");
   }
   memory->fd = std::move(*fd);
   auto mapping = Mapping::shared(memory->fd.get(), bytes, Access::read_write);
   if (!mapping) return fail(FailureKind::exhausted, "no address space for a buffer");
   if (auto locked = lock_memory(*mapping); !locked) {
-    return fail(FailureKind::exhausted,
-                fmt::format("can't lock {} in memory: {}", format_bytes(bytes), std::strerror(locked.error().native)),
-                "raise LimitMEMLOCK= of the service, or give it CAP_IPC_LOCK");
+    return fail(
+        FailureKind::exhausted,
+        fmt::format("can't lock {} in memory: {}", format_bytes(bytes), std::strerror(locked.error().native)),
+        "raise LimitMEMLOCK= of the service, or give it CAP_IPC_LOCK");
   }
   memory->locked = std::move(*mapping);
   return memory;
@@ -59,7 +61,8 @@ void HostBuffers::made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory,
     buffers_.erase(found);
     static_cast<void>(budget_.free(session, id));
     if (!memory) return answer(tl::unexpected<Failure>(memory.error()));
-    return answer(fail(FailureKind::fd_limit, "the service is out of descriptors", "raise LimitNOFILE= of the service"));
+    return answer(fail(FailureKind::fd_limit, "the service is out of descriptors",
+                       "raise LimitNOFILE= of the service"));
   }
   found->second.memory = std::move(*memory);
   auto made = std::make_shared<Made>();

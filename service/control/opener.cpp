@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
+#include <fmt/format.h>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <fmt/format.h>
 
 namespace penstock {
 
@@ -18,10 +18,10 @@ struct Opener::Job {
       : subject(std::move(about)), work(std::move(call)), answer(std::move(reply)) {}
 
   std::string subject;
-  std::function<void()> work;                   // Runs on a worker.
-  std::function<void(const Failure*)> answer;   // Executor only; empty once given.
+  std::function<void()> work;                        // Runs on a worker.
+  std::function<void(const Failure*)> answer;        // Executor only; empty once given.
   std::unique_ptr<boost::asio::steady_timer> timer;  // Executor only; gone before the executor is.
-  bool given_up = false;                        // Guarded by Shared::mutex.
+  bool given_up = false;                             // Guarded by Shared::mutex.
 };
 
 // Outlives the Opener as long as a worker hangs.
@@ -85,13 +85,15 @@ Opener::~Opener() {
   shared_->wake.notify_all();
 }
 
-void Opener::post(std::string subject, std::function<void()> work, std::function<void(const Failure*)> answer) {
+void Opener::post(std::string subject, std::function<void()> work,
+                  std::function<void(const Failure*)> answer) {
   auto job = std::make_shared<Job>(std::move(subject), std::move(work), std::move(answer));
   bool accepted = false;
   {
     const std::lock_guard lock(shared_->mutex);
     const std::size_t able = shared_->workers - shared_->hanging;
-    if (able < shared_->options.threads && shared_->workers < shared_->options.threads_max) shared_->add_worker(shared_);
+    if (able < shared_->options.threads && shared_->workers < shared_->options.threads_max)
+      shared_->add_worker(shared_);
     accepted = shared_->workers > shared_->hanging;
     if (accepted) shared_->queue.push_back(job);
   }
@@ -116,10 +118,12 @@ void Opener::arm(const std::shared_ptr<Job>& job) {
       job->given_up = true;
       if (shared->running.contains(job)) ++shared->hanging;
     }
-    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(shared->options.deadline).count();
-    const Failure failure{FailureKind::io_error,
-                          fmt::format("{}: the filesystem did not answer within {} ms", job->subject, seconds),
-                          "is it a FUSE or network mount whose server is gone?"};
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::milliseconds>(shared->options.deadline).count();
+    const Failure failure{
+        FailureKind::io_error,
+        fmt::format("{}: the filesystem did not answer within {} ms", job->subject, seconds),
+        "is it a FUSE or network mount whose server is gone?"};
     Shared::finish(job, &failure);
   });
 }

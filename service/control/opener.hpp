@@ -38,8 +38,10 @@ class Opener {
     post(
         std::move(subject), [result, job = std::move(job)] { *result = job(); },
         [result, answer = std::move(answer)](const Failure* failure) {
-          if (failure != nullptr) answer(tl::unexpected<Failure>(*failure));
-          else answer(std::move(*result));
+          if (failure != nullptr)
+            answer(tl::unexpected<Failure>(*failure));
+          else
+            answer(std::move(*result));
         });
   }
 

@@ -64,16 +64,18 @@ std::string Queries::status() const {
 std::string Queries::doctor() const { return text_of(doctor_json(service_)); }
 
 void Queries::explain(std::uint64_t request, const Json& arguments) {
-  const auto since = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+  const auto since =
+      std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(
           std::chrono::nanoseconds(value_or<std::uint64_t>(arguments, "since_ns", 0))));
-  session_.answer_json(request, service_.decisions.to_json(value_or<std::string>(arguments, "id", ""), since));
+  session_.answer_json(request,
+                       service_.decisions.to_json(value_or<std::string>(arguments, "id", ""), since));
 }
 
 void Queries::load(std::uint64_t request, const Json& arguments) {
   const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
   if (handle == session_.checkpoints_.end()) {
-    return session_.refuse(request, {FailureKind::not_found, "load wants a checkpoint that this client has open", ""});
+    return session_.refuse(request,
+                           {FailureKind::not_found, "load wants a checkpoint that this client has open", ""});
   }
   const std::string wanted = value_or<std::string>(arguments, "device", "");
   const auto device = std::ranges::find_if(
@@ -89,21 +91,26 @@ void Queries::load(std::uint64_t request, const Json& arguments) {
   // The session may be gone, and its number used by nobody else, before the answer is in.
   (*device)->ask(
       mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
-      [self = session_.shared_from_this(), request, checkpoint, table = *table, start](const RequestDone& done) {
+      [self = session_.shared_from_this(), request, checkpoint, table = *table,
+       start](const RequestDone& done) {
         if (!self->alive()) return;
         if (done.result != TicketResult::done) {
-          return self->refuse(request, {done.reason, done.detail.empty() ? "the checkpoint was not loaded" : done.detail, ""});
+          return self->refuse(
+              request,
+              {done.reason, done.detail.empty() ? "the checkpoint was not loaded" : done.detail, ""});
         }
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         const std::uint64_t read = done.direct_bytes + done.cached_bytes;
-        self->answer_json(request, text_of({{"checkpoint", checkpoint->id},
-                                            {"bytes", table->bytes},
-                                            {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
-                                            {"seconds", seconds},
-                                            {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
-                                            {"read_bytes", read},
-                                            {"direct_bytes", done.direct_bytes},
-                                            {"cached_bytes", done.cached_bytes}}));
+        self->answer_json(
+            request, text_of({{"checkpoint", checkpoint->id},
+                              {"bytes", table->bytes},
+                              {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
+                              {"seconds", seconds},
+                              {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
+                              {"read_bytes", read},
+                              {"direct_bytes", done.direct_bytes},
+                              {"cached_bytes", done.cached_bytes}}));
       });
 }
 
@@ -114,14 +121,16 @@ void Queries::evict(std::uint64_t request, const Json& arguments) {
   std::vector<std::shared_ptr<SharedTable>> tables;
   if (all) {
     if (!session_.is_admin()) {
-      return session_.refuse(request, {FailureKind::not_permitted, "evicting everything needs root or the admin group",
-                                       "see service.admin_group"});
+      return session_.refuse(request,
+                             {FailureKind::not_permitted, "evicting everything needs root or the admin group",
+                              "see service.admin_group"});
     }
     for (const auto& [number, table] : service_.tables.tables()) {
       if (!table->key.empty()) tables.push_back(table);
     }
   } else {
-    const auto checkpoint = handle != session_.checkpoints_.end() ? handle->second : service_.checkpoints.find(id);
+    const auto checkpoint =
+        handle != session_.checkpoints_.end() ? handle->second : service_.checkpoints.find(id);
     if (!checkpoint) {
       return session_.refuse(request, {FailureKind::not_found, fmt::format("there is no checkpoint {}", id),
                                        "penstock status lists them"});
@@ -144,12 +153,13 @@ void Queries::evict(std::uint64_t request, const Json& arguments) {
   };
   if (tables.empty()) return finish();
   for (const auto& table : tables) {
-    table->device->ask(mail::EvictTable{.request = {}, .any_table = false, .table = table->id, .bytes = ~0ull},
-                       [collected, finish](const RequestDone& done) {
-                         collected->bytes += done.bytes;
-                         collected->kept_pinned_bytes += done.kept_pinned_bytes;
-                         if (--collected->waiting == 0) finish();
-                       });
+    table->device->ask(
+        mail::EvictTable{.request = {}, .any_table = false, .table = table->id, .bytes = ~0ull},
+        [collected, finish](const RequestDone& done) {
+          collected->bytes += done.bytes;
+          collected->kept_pinned_bytes += done.kept_pinned_bytes;
+          if (--collected->waiting == 0) finish();
+        });
   }
 }
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <csignal>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <boost/asio/post.hpp>
 
 #include "dataplane/base/units.hpp"
 #include "service/control/session.hpp"
@@ -56,7 +56,8 @@ Service::Service(boost::asio::io_context& context, const Config& config)
 Service::~Service() {
   listener_.reset();
   // Sessions hold channels whose handlers hold the sessions: ending them cuts the circle.
-  while (!state_->sessions.empty()) state_->sessions.begin()->second->end(FailureKind::closing, "the service stops");
+  while (!state_->sessions.empty())
+    state_->sessions.begin()->second->end(FailureKind::closing, "the service stops");
   // Channels let go of their handlers in a later turn, which a stopped loop would never come to.
   context_.restart();
   context_.poll();
@@ -84,9 +85,10 @@ void Service::add_device(const Device& device) {
 }
 
 void Service::set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes) {
-  state_->host_buffers = std::make_unique<HostBuffers>(
-      state_->opener, headroom,
-      HostBudgetOptions{.budget_bytes = locked_budget_bytes, .per_user_bytes = state_->config.per_user_bytes});
+  state_->host_buffers =
+      std::make_unique<HostBuffers>(state_->opener, headroom,
+                                    HostBudgetOptions{.budget_bytes = locked_budget_bytes,
+                                                      .per_user_bytes = state_->config.per_user_bytes});
 }
 
 void Service::serve(const ServiceSocket& socket) {
@@ -111,17 +113,20 @@ void Service::hear(const PeerGone& gone) {
   const auto found = state_->sessions.find(gone.session);
   if (found == state_->sessions.end()) return;
   const auto session = found->second;
-  session->end(gone.reason, gone.reason == FailureKind::disconnected ? "its device socket hung up"
-                                                                     : "a rule of the device socket was broken");
+  session->end(gone.reason, gone.reason == FailureKind::disconnected
+                                ? "its device socket hung up"
+                                : "a rule of the device socket was broken");
 }
 
 void Service::hear(const PagerDecision& decision) {
   const bool evicted = decision.kind == PagerDecision::Kind::evict;
   state_->decide(name_of(decision.kind), subject_of(*state_, decision), decision.bytes,
-                 evicted ? name_of(decision.evict_reason)
+                 evicted                                      ? name_of(decision.evict_reason)
                  : decision.kind == PagerDecision::Kind::load ? "fault or prefetch"
                                                               : failure_kind_name(decision.reason),
-                 {{"used_bytes", decision.used_bytes}, {"budget_bytes", decision.budget_bytes}, {"page", decision.page}});
+                 {{"used_bytes", decision.used_bytes},
+                  {"budget_bytes", decision.budget_bytes},
+                  {"page", decision.page}});
   const bool stuck = decision.kind == PagerDecision::Kind::stuck;
   if (!stuck && decision.kind != PagerDecision::Kind::unstuck) return;
   const auto found = state_->sessions.find(decision.session);
@@ -171,16 +176,17 @@ void Service::log_state() const {
     const PagerStats& stats = device->stats();
     spdlog::info("device {}: {} resident of {}, pinned {}, stuck {}, {} sessions", device->description().id,
                  format_bytes(stats.resident_bytes.load()), format_bytes(stats.budget_bytes.load()),
-                 format_bytes(stats.pinned_bytes.load()), format_bytes(stats.stuck_bytes.load()), stats.sessions.load());
+                 format_bytes(stats.pinned_bytes.load()), format_bytes(stats.stuck_bytes.load()),
+                 stats.sessions.load());
   }
   for (const auto& [id, checkpoint] : state_->checkpoints.entries()) {
-    spdlog::info("checkpoint {}: {}, {}, {} clients", id, checkpoint->name, format_bytes(checkpoint->identity().bytes),
-                 checkpoint->sessions);
+    spdlog::info("checkpoint {}: {}, {}, {} clients", id, checkpoint->name,
+                 format_bytes(checkpoint->identity().bytes), checkpoint->sessions);
   }
   for (const auto& [id, session] : state_->sessions) {
-    spdlog::info("client {}: {} (pid {}), pinned {}, private {}{}", raw(id), session->name(), session->peer().pid,
-                 format_bytes(session->pinned_bytes()), format_bytes(session->private_bytes()),
-                 session->stuck() ? ", stuck" : "");
+    spdlog::info("client {}: {} (pid {}), pinned {}, private {}{}", raw(id), session->name(),
+                 session->peer().pid, format_bytes(session->pinned_bytes()),
+                 format_bytes(session->private_bytes()), session->stuck() ? ", stuck" : "");
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace penstock {
 
-void ServiceState::decide(std::string_view kind, std::string subject, std::uint64_t bytes, std::string_view reason,
+void ServiceState::decide(std::string_view kind, std::string subject, std::uint64_t bytes,
+                          std::string_view reason,
                           std::vector<std::pair<std::string_view, std::uint64_t>> inputs) {
   decisions.add({.time = std::chrono::system_clock::now(),
                  .kind = kind,
@@ -22,7 +23,8 @@ void ServiceState::session_ended(FailureKind reason) {
   SessionOutcome outcome = SessionOutcome::closed;
   if (reason == FailureKind::disconnected) outcome = SessionOutcome::disconnected;
   if (reason == FailureKind::protocol_violation) outcome = SessionOutcome::violated;
-  if (reason == FailureKind::protocol_mismatch || reason == FailureKind::not_permitted) outcome = SessionOutcome::refused;
+  if (reason == FailureKind::protocol_mismatch || reason == FailureKind::not_permitted)
+    outcome = SessionOutcome::refused;
   if (reason == FailureKind::revoke_timeout) outcome = SessionOutcome::killed;
   ++sessions_ended[static_cast<std::size_t>(outcome)];
 }
@@ -36,10 +38,12 @@ ServiceStats ServiceState::stats() const {
   figures.locked_host_budget_bytes = host_buffers ? host_buffers->budget_bytes() : 0;
   for (const auto& [id, checkpoint] : checkpoints.entries()) {
     std::uint64_t resident = 0;
-    for (const auto& table : tables.of(*checkpoint)) resident += std::min(table->resident_bytes(), table->bytes);
+    for (const auto& table : tables.of(*checkpoint))
+      resident += std::min(table->resident_bytes(), table->bytes);
     figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::device, .bytes = resident});
     const auto cached = cached_bytes(checkpoint->file->cached_fd(), {0, checkpoint->identity().bytes});
-    if (cached) figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::page_cache, .bytes = *cached});
+    if (cached)
+      figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::page_cache, .bytes = *cached});
   }
   return figures;
 }
@@ -56,8 +60,10 @@ void ServiceState::drop_idle() {
   for (const auto& checkpoint : dead) {
     bool used = false;
     for (const auto& table : tables.of(*checkpoint)) {
-      if (table->attached == 0) tables.close(table);
-      else used = true;
+      if (table->attached == 0)
+        tables.close(table);
+      else
+        used = true;
     }
     if (!used) checkpoints.forget(checkpoint->id);
   }

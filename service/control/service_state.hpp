@@ -35,8 +35,8 @@ struct ServiceState {
   Opener opener;
   CheckpointRegistry checkpoints;
   TableRegistry tables;
-  std::vector<std::unique_ptr<DeviceLink>> devices;           // A client names one by its position.
-  std::vector<std::unique_ptr<AdmissionDesk>> admissions;     // One a device, same positions.
+  std::vector<std::unique_ptr<DeviceLink>> devices;        // A client names one by its position.
+  std::vector<std::unique_ptr<AdmissionDesk>> admissions;  // One a device, same positions.
   std::unique_ptr<HostBuffers> host_buffers;
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.

@@ -16,7 +16,8 @@
 
 namespace penstock {
 
-Session::Session(ServiceState& service, SessionId id, std::shared_ptr<ControlChannel> channel, PeerIdentity peer)
+Session::Session(ServiceState& service, SessionId id, std::shared_ptr<ControlChannel> channel,
+                 PeerIdentity peer)
     : service_(service),
       id_(id),
       channel_(std::move(channel)),
@@ -25,13 +26,12 @@ Session::Session(ServiceState& service, SessionId id, std::shared_ptr<ControlCha
       name_(peer_.command) {}
 
 void Session::start() {
-  channel_->start({.message =
-                       [self = shared_from_this()](std::uint64_t request, wire::ClientMessage&& message, UniqueFds&& fds) {
-                         self->receive(request, std::move(message), std::move(fds));
-                       },
-                   .closed = [self = shared_from_this()](FailureKind kind, const std::string& text) {
-                     self->end(kind, text);
-                   }});
+  channel_->start(
+      {.message = [self = shared_from_this()](
+                      std::uint64_t request, wire::ClientMessage&& message,
+                      UniqueFds&& fds) { self->receive(request, std::move(message), std::move(fds)); },
+       .closed = [self = shared_from_this()](FailureKind kind,
+                                             const std::string& text) { self->end(kind, text); }});
   watch_process();
 }
 
@@ -44,14 +44,16 @@ void Session::watch_process() {
                       });
 }
 
-bool Session::is_admin() const { return peer_.uid == 0 || is_member(peer_, service_.config.service.admin_group); }
+bool Session::is_admin() const {
+  return peer_.uid == 0 || is_member(peer_, service_.config.service.admin_group);
+}
 
 void Session::receive(std::uint64_t request, wire::ClientMessage&& message, UniqueFds&& descriptors) {
   if (ended_) return;
   const bool greeting = std::holds_alternative<wire::Hello>(message);
   if (greeting == greeted_) {
-    const Failure failure{FailureKind::protocol_violation, greeted_ ? "a second hello" : "the first message must be hello",
-                          ""};
+    const Failure failure{FailureKind::protocol_violation,
+                          greeted_ ? "a second hello" : "the first message must be hello", ""};
     channel_->send(request, failure);
     end(failure.kind, failure.message);
     return;
@@ -86,12 +88,13 @@ void Session::on(std::uint64_t request, wire::Hello&& hello, UniqueFds&&) {
   service_.host_buffers->open(id_, peer_.uid);
   wants_events_ = hello.events;
   if (!hello.name.empty()) name_ = std::move(hello.name);
-  wire::HelloReply reply{.session = raw(id_),
-                         .version = std::string(project_version),
-                         .revoke_deadline_ns = static_cast<std::uint64_t>(service_.config.service.revoke_deadline.count()),
-                         .cooperative_deadline_ns =
-                             static_cast<std::uint64_t>(service_.config.service.cooperative_deadline.count()),
-                         .devices = {}};
+  wire::HelloReply reply{
+      .session = raw(id_),
+      .version = std::string(project_version),
+      .revoke_deadline_ns = static_cast<std::uint64_t>(service_.config.service.revoke_deadline.count()),
+      .cooperative_deadline_ns =
+          static_cast<std::uint64_t>(service_.config.service.cooperative_deadline.count()),
+      .devices = {}};
   for (const auto& device : service_.devices) {
     const DeviceLink::Description& description = device->description();
     reply.devices.push_back({.id = description.id,
@@ -115,7 +118,8 @@ void Session::on(std::uint64_t request, wire::Query&& query, UniqueFds&&) {
   Queries(service_, *this).run(request, query);
 }
 
-void Session::answer(std::uint64_t request, const wire::ServiceMessage& message, std::vector<UniqueFd> descriptors) {
+void Session::answer(std::uint64_t request, const wire::ServiceMessage& message,
+                     std::vector<UniqueFd> descriptors) {
   unanswered_.erase(request);
   if (!ended_) channel_->send(request, message, std::move(descriptors));
 }

@@ -42,7 +42,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::shared_ptr<SharedTable> table;
     std::shared_ptr<SharedTable> overlay;  // Null without private pages.
     std::shared_ptr<const PinWords> pins;
-    std::uint64_t checkpoint = 0;          // Handle, of file tables.
+    std::uint64_t checkpoint = 0;  // Handle, of file tables.
   };
   const std::map<TableNumber, OpenTable>& tables() const { return tables_; }
   const std::map<std::uint64_t, std::shared_ptr<Checkpoint>>& checkpoints() const { return checkpoints_; }
@@ -70,13 +70,16 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t request, wire::CancelRequest&& cancel, UniqueFds&& fds);
 
   void checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened);
-  Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device, UniqueFds& fds);
+  Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device,
+                                                   UniqueFds& fds);
   Outcome<std::shared_ptr<SharedTable>> assemble(const wire::OpenTable& open, int manifest);
-  Outcome<void> attach(std::uint64_t request, const wire::OpenTable& open, std::shared_ptr<SharedTable> table);
+  Outcome<void> attach(std::uint64_t request, const wire::OpenTable& open,
+                       std::shared_ptr<SharedTable> table);
   Outcome<void> connect_device(DeviceLink& device);
   void leave(OpenTable& open);
 
-  void answer(std::uint64_t request, const wire::ServiceMessage& message, std::vector<UniqueFd> descriptors = {});
+  void answer(std::uint64_t request, const wire::ServiceMessage& message,
+              std::vector<UniqueFd> descriptors = {});
   void refuse(std::uint64_t request, const Failure& failure);
   void answer_json(std::uint64_t request, std::string json);
   Outcome<DeviceLink*> device_at(std::uint32_t index) const;
@@ -94,7 +97,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::map<std::uint64_t, std::shared_ptr<Checkpoint>> checkpoints_;
   std::map<TableNumber, OpenTable> tables_;
-  std::map<DeviceLink*, UniqueFd> connected_;  // The client's end of the socket, until the first table's reply takes it.
+  std::map<DeviceLink*, UniqueFd>
+      connected_;  // The client's end of the socket, until the first table's reply takes it.
   std::set<std::uint64_t> unanswered_;
   std::uint64_t last_handle_ = 0;
   std::uint32_t last_table_ = 0;

@@ -33,24 +33,27 @@ void Session::on(std::uint64_t request, wire::OpenCheckpoint&& open, UniqueFds&&
   }
   UniqueFd cached = fds.take(0);
   UniqueFd direct = open.files[0].direct ? fds.take(1) : UniqueFd();
-  service_.checkpoints.open(std::move(cached), std::move(direct), open.name.empty() ? open.files[0].name : open.name,
-                            [self = shared_from_this(), request](Outcome<std::shared_ptr<Checkpoint>> opened) {
-                              if (self->alive()) self->checkpoint_opened(request, std::move(opened));
-                            });
+  service_.checkpoints.open(
+      std::move(cached), std::move(direct), open.name.empty() ? open.files[0].name : open.name,
+      [self = shared_from_this(), request](Outcome<std::shared_ptr<Checkpoint>> opened) {
+        if (self->alive()) self->checkpoint_opened(request, std::move(opened));
+      });
 }
 
 void Session::checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened) {
   if (!opened) {
-    service_.decide("refuse", fmt::format("client {}", raw(id_)), 0, failure_kind_name(opened.error().kind), {});
+    service_.decide("refuse", fmt::format("client {}", raw(id_)), 0, failure_kind_name(opened.error().kind),
+                    {});
     return refuse(request, opened.error());
   }
   const Checkpoint& checkpoint = **opened;
   const CheckpointIndex& index = *checkpoint.index;
   auto blob = make_index(checkpoint);
   if (!blob) {
-    return refuse(request, {blob.error().code == Errc::invalid ? FailureKind::unsupported : FailureKind::exhausted,
-                            fmt::format("the index of {} can't be sent: {}", checkpoint.name, blob.error().operation),
-                            "raise LimitNOFILE= or the memory limit of the service"});
+    return refuse(request,
+                  {blob.error().code == Errc::invalid ? FailureKind::unsupported : FailureKind::exhausted,
+                   fmt::format("the index of {} can't be sent: {}", checkpoint.name, blob.error().operation),
+                   "raise LimitNOFILE= or the memory limit of the service"});
   }
   const std::uint64_t handle = ++last_handle_;
   ++(*opened)->sessions;
@@ -72,12 +75,14 @@ void Session::checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<C
 void Session::on(std::uint64_t request, wire::CloseCheckpoint&& close, UniqueFds&&) {
   const auto found = checkpoints_.find(close.checkpoint);
   if (found == checkpoints_.end()) {
-    return refuse(request, {FailureKind::not_found, fmt::format("checkpoint {} is not open here", close.checkpoint), ""});
+    return refuse(request, {FailureKind::not_found,
+                            fmt::format("checkpoint {} is not open here", close.checkpoint), ""});
   }
   for (const auto& [number, open] : tables_) {
     if (open.checkpoint == close.checkpoint) {
-      return refuse(request, {FailureKind::busy, fmt::format("table {} of the checkpoint is still open", raw(number)),
-                              "close its tables first"});
+      return refuse(request,
+                    {FailureKind::busy, fmt::format("table {} of the checkpoint is still open", raw(number)),
+                     "close its tables first"});
     }
   }
   --found->second->sessions;

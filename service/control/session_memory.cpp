@@ -4,8 +4,8 @@
 #include <limits>
 #include <memory>
 
-#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <boost/asio/steady_timer.hpp>
 
 #include "service/control/session.hpp"
 
@@ -61,9 +61,10 @@ void Session::on(std::uint64_t request, wire::Admit&& admit, UniqueFds&&) {
        .deadline = deadline_after(admit.timeout_ns)},
       [self = shared_from_this(), request, index = admit.device](Outcome<AdmissionDesk::Granted> granted) {
         if (!granted) return self->refuse(request, granted.error());
-        self->answer(request, wire::AdmitReply{.grant = granted->grant << 4 | index,  // Names its device, too.
-                                               .work_bytes = granted->work_bytes,
-                                               .waited_ns = static_cast<std::uint64_t>(granted->waited.count())});
+        self->answer(request,
+                     wire::AdmitReply{.grant = granted->grant << 4 | index,  // Names its device, too.
+                                      .work_bytes = granted->work_bytes,
+                                      .waited_ns = static_cast<std::uint64_t>(granted->waited.count())});
       });
 }
 
@@ -80,11 +81,13 @@ void Session::on(std::uint64_t request, wire::ReleaseGrant&& release, UniqueFds&
 
 void Session::on(std::uint64_t request, wire::CreateBuffer&& create, UniqueFds&&) {
   if (create.bytes == 0 || create.bytes > std::numeric_limits<std::int64_t>::max()) {
-    return refuse(request, {FailureKind::invalid_argument, fmt::format("a buffer can't have {} bytes", create.bytes), ""});
+    return refuse(request, {FailureKind::invalid_argument,
+                            fmt::format("a buffer can't have {} bytes", create.bytes), ""});
   }
   service_.host_buffers->create(
       id_, create.bytes,
-      [self = shared_from_this(), request, bytes = create.bytes](Outcome<std::shared_ptr<HostBuffers::Made>> made) {
+      [self = shared_from_this(), request,
+       bytes = create.bytes](Outcome<std::shared_ptr<HostBuffers::Made>> made) {
         if (!self->alive()) return;
         if (!made) return self->refuse(request, made.error());
         std::vector<UniqueFd> fds;
@@ -112,7 +115,8 @@ void Session::on(std::uint64_t request, wire::Free&& free, UniqueFds&&) {
   freeing->wanted_bytes = free.bytes;
   for (const auto& [number, open] : tables_) {
     // Pages of a table that others use, too, are theirs as well.
-    if (open.table->device == *device && open.table->attached == 1 && open.table->kind != TableKind::anonymous) {
+    if (open.table->device == *device && open.table->attached == 1 &&
+        open.table->kind != TableKind::anonymous) {
       freeing->tables.push_back(open.table);
     }
   }

@@ -16,7 +16,8 @@ namespace penstock {
 namespace {
 
 Failure out_of_descriptors() {
-  return {FailureKind::fd_limit, "the service is out of descriptors or memory", "raise LimitNOFILE= of the service"};
+  return {FailureKind::fd_limit, "the service is out of descriptors or memory",
+          "raise LimitNOFILE= of the service"};
 }
 
 // Descriptors that the session keeps are duplicated for the client.
@@ -38,10 +39,12 @@ void Session::on(std::uint64_t request, wire::OpenTable&& open, UniqueFds&& fds)
   if (auto connected = connect_device(**device); !connected) return refuse(request, connected.error());
   auto table = make_table(open, **device, fds);
   if (!table) return refuse(request, table.error());
-  const auto known = std::ranges::find_if(tables_, [&](const auto& each) { return each.second.table == *table; });
+  const auto known =
+      std::ranges::find_if(tables_, [&](const auto& each) { return each.second.table == *table; });
   if (known != tables_.end()) {
-    return refuse(request, {FailureKind::busy, fmt::format("this client has table {} open already", raw(known->first)),
-                            "use the table that is open, or close it first"});
+    return refuse(request,
+                  {FailureKind::busy, fmt::format("this client has table {} open already", raw(known->first)),
+                   "use the table that is open, or close it first"});
   }
   if (auto attached = attach(request, open, *table); !attached) {
     if ((*table)->attached == 0 && (*table)->key.empty()) service_.tables.close(*table);
@@ -55,7 +58,8 @@ Outcome<std::shared_ptr<SharedTable>> Session::make_table(const wire::OpenTable&
     const std::uint64_t capacity = device.description().limits.capacity_bytes;
     // Address space may be ten times the device, as clients reserve it; more is a mistake.
     if (open.bytes == 0 || open.bytes / 64 > capacity) {
-      return fail(FailureKind::never_fits, fmt::format("an anonymous table of {} bytes on a device of {}", open.bytes, capacity));
+      return fail(FailureKind::never_fits,
+                  fmt::format("an anonymous table of {} bytes on a device of {}", open.bytes, capacity));
     }
     return service_.tables.anonymous_table(open.bytes, device, id_);
   }
@@ -76,17 +80,19 @@ Outcome<std::shared_ptr<SharedTable>> Session::assemble(const wire::OpenTable& o
   std::vector<std::shared_ptr<Checkpoint>> checkpoints;
   for (const std::uint64_t handle : open.checkpoints) checkpoints.push_back(checkpoints_.at(handle));
   const auto mapped = open.manifest_bytes > 0 ? map_sealed_blob(manifest, open.manifest_bytes)
-                                               : Result<Mapping>(Error{Errc::invalid, 0, "an empty manifest"});
+                                              : Result<Mapping>(Error{Errc::invalid, 0, "an empty manifest"});
   if (!mapped) {
-    return fail(FailureKind::invalid_argument, fmt::format("the manifest can't be used: {}", mapped.error().operation),
+    return fail(FailureKind::invalid_argument,
+                fmt::format("the manifest can't be used: {}", mapped.error().operation),
                 "it must be a memfd sealed against writing, shrinking and growing");
   }
   const std::span<const std::byte> bytes = mapped->bytes().first(open.manifest_bytes);
   auto parsed = parse_manifest(bytes);
   if (!parsed || parsed->files != checkpoints.size()) {
-    return fail(FailureKind::invalid_argument,
-                parsed ? fmt::format("the manifest names {} files, {} were given", parsed->files, checkpoints.size())
-                       : fmt::format("the manifest is not canonical: {}", parsed.error().operation));
+    return fail(
+        FailureKind::invalid_argument,
+        parsed ? fmt::format("the manifest names {} files, {} were given", parsed->files, checkpoints.size())
+               : fmt::format("the manifest is not canonical: {}", parsed.error().operation));
   }
   std::vector<ManifestFile> files;
   for (const auto& checkpoint : checkpoints) {
@@ -113,10 +119,13 @@ Outcome<void> Session::connect_device(DeviceLink& device) {
   return {};
 }
 
-Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open, std::shared_ptr<SharedTable> table) {
+Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open,
+                              std::shared_ptr<SharedTable> table) {
   auto pins = PinWords::create(std::max<std::uint32_t>(table->pages, 1));
   if (!pins) return tl::unexpected<Failure>(out_of_descriptors());
-  OpenTable mine{.table = table, .overlay = nullptr, .pins = *pins,
+  OpenTable mine{.table = table,
+                 .overlay = nullptr,
+                 .pins = *pins,
                  .checkpoint = open.kind == TableKind::file ? open.checkpoints.at(0) : 0};
   std::vector<UniqueFd> fds;
   bool copied = append_copy(fds, table->words->fd()) && append_copy(fds, mine.pins->fd());
@@ -160,7 +169,8 @@ Outcome<void> Session::attach(std::uint64_t request, const wire::OpenTable& open
 void Session::on(std::uint64_t request, wire::CloseTable&& close, UniqueFds&&) {
   const auto found = tables_.find(TableNumber{close.table});
   if (found == tables_.end()) {
-    return refuse(request, {FailureKind::not_found, fmt::format("table {} is not open here", close.table), ""});
+    return refuse(request,
+                  {FailureKind::not_found, fmt::format("table {} is not open here", close.table), ""});
   }
   leave(found->second);
   tables_.erase(found);

@@ -30,7 +30,8 @@ Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
           {"minor_faults", stats.minor_faults.load()},
           {"major_faults", stats.major_faults.load()},
           {"refaults", stats.refaults.load()},
-          {"evictions", [&] {
+          {"evictions",
+           [&] {
              std::uint64_t sum = 0;
              for (const auto& figure : stats.evictions) sum += figure.load();
              return sum;
@@ -43,7 +44,8 @@ Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
 
 Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, bool shown) {
   std::uint64_t resident = 0;
-  for (const auto& table : service.tables.of(checkpoint)) resident += std::min(table->resident_bytes(), table->bytes);
+  for (const auto& table : service.tables.of(checkpoint))
+    resident += std::min(table->resident_bytes(), table->bytes);
   Json json{{"id", checkpoint.id},
             {"name", shown ? checkpoint.name : "(another user's)"},
             {"bytes", checkpoint.identity().bytes},

@@ -59,7 +59,8 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::file_table(const std::share
   const DeviceLimits& limits = device.description().limits;
   if (layout == TableLayout::automatic) layout = choose_layout(*checkpoint->index, limits);
   if (layout == TableLayout::shifted) {
-    return fail(FailureKind::unsupported, fmt::format("device {} has no shifted layout", device.description().id),
+    return fail(FailureKind::unsupported,
+                fmt::format("device {} has no shifted layout", device.description().id),
                 "ask for the automatic layout");
   }
   const std::string key = file_key(*checkpoint, device, layout);
@@ -74,7 +75,8 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::file_table(const std::share
                      .files = {checkpoint->file}};
   if (layout == TableLayout::scattered) {
     std::uint64_t alignment = limits.tensor_alignment;
-    for (const TensorEntry& tensor : checkpoint->index->tensors()) alignment = std::max(alignment, alignment_of(tensor, limits));
+    for (const TensorEntry& tensor : checkpoint->index->tensors())
+      alignment = std::max(alignment, alignment_of(tensor, limits));
     source.layout = PageLayout::scattered(*checkpoint->index, alignment, limits.frame_bytes);
     table.tensor_offsets = offsets_of(source.layout);
   }
@@ -83,9 +85,9 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::file_table(const std::share
   return open(std::move(table), SessionId{}, TableId{});
 }
 
-Outcome<std::shared_ptr<SharedTable>> TableRegistry::assembled_table(std::string key, std::vector<LayoutPiece> pieces,
-                                                                     std::vector<std::shared_ptr<Checkpoint>> checkpoints,
-                                                                     DeviceLink& device) {
+Outcome<std::shared_ptr<SharedTable>> TableRegistry::assembled_table(
+    std::string key, std::vector<LayoutPiece> pieces, std::vector<std::shared_ptr<Checkpoint>> checkpoints,
+    DeviceLink& device) {
   key = "assembled " + key;
   if (const auto known = by_key_.find(key); known != by_key_.end()) return known->second;
   std::vector<std::uint64_t> file_bytes;
@@ -103,7 +105,8 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::assembled_table(std::string
   table.key = std::move(key);
   table.device = &device;
   table.bytes = layout->table_bytes();
-  table.source = std::make_shared<const TableSource>(TableSource{.layout = std::move(*layout), .files = std::move(files)});
+  table.source = std::make_shared<const TableSource>(
+      TableSource{.layout = std::move(*layout), .files = std::move(files)});
   table.checkpoints = std::move(checkpoints);
   return open(std::move(table), SessionId{}, TableId{});
 }
@@ -117,7 +120,8 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::anonymous_table(std::uint64
   return open(std::move(table), owner, TableId{});
 }
 
-Outcome<std::shared_ptr<SharedTable>> TableRegistry::overlay_table(const SharedTable& origin, SessionId owner) {
+Outcome<std::shared_ptr<SharedTable>> TableRegistry::overlay_table(const SharedTable& origin,
+                                                                   SessionId owner) {
   SharedTable table;
   table.kind = TableKind::overlay;
   table.layout = origin.layout;
@@ -126,7 +130,8 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::overlay_table(const SharedT
   return open(std::move(table), owner, origin.id);
 }
 
-Outcome<std::shared_ptr<SharedTable>> TableRegistry::open(SharedTable table, SessionId owner, TableId origin) {
+Outcome<std::shared_ptr<SharedTable>> TableRegistry::open(SharedTable table, SessionId owner,
+                                                          TableId origin) {
   const auto pages = count_pages(table.bytes, table.device->description().limits.frame_bytes);
   if (!pages) return tl::unexpected(pages.error());
   auto words = PageWords::create(std::max<std::uint32_t>(*pages, 1));
@@ -178,7 +183,8 @@ std::shared_ptr<SharedTable> TableRegistry::find(TableId id) const {
 std::vector<std::shared_ptr<SharedTable>> TableRegistry::of(const Checkpoint& checkpoint) const {
   std::vector<std::shared_ptr<SharedTable>> found;
   for (const auto& [id, table] : tables_) {
-    const bool uses = std::ranges::any_of(table->checkpoints, [&](const auto& one) { return one->id == checkpoint.id; });
+    const bool uses =
+        std::ranges::any_of(table->checkpoints, [&](const auto& one) { return one->id == checkpoint.id; });
     if (uses) found.push_back(table);
   }
   return found;

@@ -27,11 +27,11 @@ struct SharedTable {
   DeviceLink* device = nullptr;
   std::uint32_t pages = 0;
   std::uint64_t bytes = 0;
-  std::shared_ptr<const TableSource> source;            // Null for anonymous and overlay tables.
+  std::shared_ptr<const TableSource> source;  // Null for anonymous and overlay tables.
   std::shared_ptr<PageWords> words;
-  std::vector<std::shared_ptr<Checkpoint>> checkpoints; // Whose bytes it shows.
-  std::vector<std::uint64_t> tensor_offsets;            // Scattered: one a tensor, in index order.
-  std::uint32_t attached = 0;                           // Sessions.
+  std::vector<std::shared_ptr<Checkpoint>> checkpoints;  // Whose bytes it shows.
+  std::vector<std::uint64_t> tensor_offsets;             // Scattered: one a tensor, in index order.
+  std::uint32_t attached = 0;                            // Sessions.
 
   std::uint64_t resident_bytes() const;  // By its page words: a hint.
 };
@@ -39,13 +39,14 @@ struct SharedTable {
 class TableRegistry {
  public:
   // The shared table of a checkpoint, made when it is the first request. Unsupported: a layout that the device has not.
-  Outcome<std::shared_ptr<SharedTable>> file_table(const std::shared_ptr<Checkpoint>& checkpoint, DeviceLink& device,
-                                                   TableLayout layout);
+  Outcome<std::shared_ptr<SharedTable>> file_table(const std::shared_ptr<Checkpoint>& checkpoint,
+                                                   DeviceLink& device, TableLayout layout);
   // `pieces` comes from a manifest of the client: validated here. `key` is the manifest's digest.
   Outcome<std::shared_ptr<SharedTable>> assembled_table(std::string key, std::vector<LayoutPiece> pieces,
                                                         std::vector<std::shared_ptr<Checkpoint>> checkpoints,
                                                         DeviceLink& device);
-  Outcome<std::shared_ptr<SharedTable>> anonymous_table(std::uint64_t bytes, DeviceLink& device, SessionId owner);
+  Outcome<std::shared_ptr<SharedTable>> anonymous_table(std::uint64_t bytes, DeviceLink& device,
+                                                        SessionId owner);
   Outcome<std::shared_ptr<SharedTable>> overlay_table(const SharedTable& origin, SessionId owner);
 
   void attach(SharedTable& table, SessionId session, TableNumber number, RevokeMode mode,

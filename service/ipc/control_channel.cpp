@@ -5,9 +5,9 @@
 #include <chrono>
 #include <utility>
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <boost/asio/post.hpp>
 
 #include "service/protocol/control_codec.hpp"
 #include "service/protocol/socket_io.hpp"
@@ -40,9 +40,10 @@ void ControlChannel::read_some() {
     if (!size) {
       if (size.error().code == Errc::busy) break;
       if (size.error().code == Errc::exhausted) {
-        const auto request = wire::request_of(std::span(buffer_).first(static_cast<std::size_t>(size.error().native)));
+        const auto request =
+            wire::request_of(std::span(buffer_).first(static_cast<std::size_t>(size.error().native)));
         send(request, Failure{FailureKind::fd_limit, "the service is out of descriptors",
-                                    "raise LimitNOFILE= of the service"});
+                              "raise LimitNOFILE= of the service"});
         continue;
       }
       end(size.error().code == Errc::closed ? FailureKind::disconnected : FailureKind::protocol_violation,
@@ -54,7 +55,7 @@ void ControlChannel::read_some() {
       const auto request = wire::request_of(std::span(buffer_).first(*size));
       if (request != 0) {
         send(request, Failure{FailureKind::protocol_violation, decoded.error().operation,
-                                    "is the library older or newer than the service?"});
+                              "is the library older or newer than the service?"});
       }
       end(FailureKind::protocol_violation, decoded.error().operation);
       return;
@@ -64,7 +65,8 @@ void ControlChannel::read_some() {
   if (open_) wait_readable();
 }
 
-void ControlChannel::send(std::uint64_t request, const wire::ServiceMessage& message, std::vector<UniqueFd> descriptors) {
+void ControlChannel::send(std::uint64_t request, const wire::ServiceMessage& message,
+                          std::vector<UniqueFd> descriptors) {
   if (!open_) return;
   auto bytes = wire::encode(request, message);
   if (!bytes) {

@@ -35,7 +35,8 @@ class ControlChannel : public std::enable_shared_from_this<ControlChannel> {
   ControlChannel(boost::asio::io_context& context, UniqueFd socket);
 
   void start(Handlers handlers);
-  void send(std::uint64_t request, const wire::ServiceMessage& message, std::vector<UniqueFd> descriptors = {});
+  void send(std::uint64_t request, const wire::ServiceMessage& message,
+            std::vector<UniqueFd> descriptors = {});
   // Events go only where they fit: the oldest unsent event makes room.
   void send_event(const wire::ServiceMessage& message);
   // Sends what still fits, then hangs up. `closed` is not called.

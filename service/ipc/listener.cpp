@@ -16,7 +16,9 @@ constexpr int accepts_per_turn = 64;
 }  // namespace
 
 Listener::Listener(boost::asio::io_context& context, const ServiceSocket& socket, Accepted accepted)
-    : descriptor_(context, ::fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0)), pause_(context), accepted_(std::move(accepted)) {
+    : descriptor_(context, ::fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0)),
+      pause_(context),
+      accepted_(std::move(accepted)) {
   wait();
 }
 
@@ -30,10 +32,11 @@ void Listener::stop() {
 }
 
 void Listener::wait() {
-  descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
-    if (error || stopped_) return;
-    accept_some();
-  });
+  descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                         [this](const boost::system::error_code& error) {
+                           if (error || stopped_) return;
+                           accept_some();
+                         });
 }
 
 void Listener::accept_some() {

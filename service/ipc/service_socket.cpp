@@ -24,8 +24,8 @@ Outcome<sockaddr_un> address_of(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path || path.find('\0') != std::string::npos) {
     return fail(FailureKind::configuration,
-                fmt::format("service.socket: the path has {} bytes, a Unix socket's name holds 1 to {}: {}", path.size(),
-                            sizeof address.sun_path - 1, path),
+                fmt::format("service.socket: the path has {} bytes, a Unix socket's name holds 1 to {}: {}",
+                            path.size(), sizeof address.sun_path - 1, path),
                 "choose a shorter path, for example /run/penstock/penstock.sock");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
@@ -51,7 +51,8 @@ Outcome<UniqueFd> lock_beside(const std::string& path) {
   if (!lock) return fail(FailureKind::not_permitted, fmt::format("can't open {}: {}", name, reason(errno)));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
-      return fail(FailureKind::already_running, fmt::format("already running: another penstockd serves {}", path),
+      return fail(FailureKind::already_running,
+                  fmt::format("already running: another penstockd serves {}", path),
                   "stop it first, or give this one another service.socket");
     }
     return fail(FailureKind::internal, fmt::format("can't lock {}: {}", name, reason(errno)));
@@ -64,7 +65,8 @@ Outcome<void> clear_stale(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return {};
   if (!S_ISSOCK(status.st_mode)) {
-    return fail(FailureKind::configuration, fmt::format("{} exists and is no socket; it was left as it is", path),
+    return fail(FailureKind::configuration,
+                fmt::format("{} exists and is no socket; it was left as it is", path),
                 "remove it, or set service.socket to another path");
   }
   const UniqueFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -76,7 +78,8 @@ Outcome<void> clear_stale(const std::string& path, const sockaddr_un& address) {
     }
     // EAGAIN: a live listener with a full backlog. EPROTOTYPE: a live socket of another kind.
     if (errno != EAGAIN && errno != EPROTOTYPE) {
-      return fail(FailureKind::not_permitted, fmt::format("can't tell whether {} is in use: {}", path, reason(errno)));
+      return fail(FailureKind::not_permitted,
+                  fmt::format("can't tell whether {} is in use: {}", path, reason(errno)));
     }
   }
   return fail(FailureKind::already_running, fmt::format("already running: somebody listens on {}", path),
@@ -127,7 +130,8 @@ Outcome<ServiceSocket> ServiceSocket::listen(const Options& options) {
   }
   made.path_ = options.path;
   if (!options.group.empty() && !group) {
-    made.warning_ = fmt::format("group {} does not exist: {} is open to its owner only", options.group, options.path);
+    made.warning_ =
+        fmt::format("group {} does not exist: {} is open to its owner only", options.group, options.path);
   } else if (group && !group_is(options.path, *group)) {
     ::chmod(options.path.c_str(), 0600);
     made.warning_ = fmt::format("can't give {} to group {}: {}", options.path, options.group, reason(errno));
@@ -143,7 +147,8 @@ Outcome<ServiceSocket> ServiceSocket::adopt(UniqueFd fd) {
   int type = 0, listening = 0;
   socklen_t length = sizeof type;
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_SEQPACKET) {
-    return fail(FailureKind::configuration, "the socket passed in by the service manager is no SOCK_SEQPACKET socket",
+    return fail(FailureKind::configuration,
+                "the socket passed in by the service manager is no SOCK_SEQPACKET socket",
                 "use ListenSequentialPacket= in the socket unit");
   }
   length = sizeof listening;

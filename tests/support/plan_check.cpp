@@ -28,7 +28,8 @@ Sizes element_sizes(const LayoutPiece& piece) {
 
 Content content_at(const LayoutPiece& piece, std::uint64_t source_offset, std::uint64_t wanted_byte) {
   const Sizes sizes = element_sizes(piece);
-  return content(piece.file, source_offset + wanted_byte / sizes.wanted * sizes.stored, wanted_byte % sizes.wanted);
+  return content(piece.file, source_offset + wanted_byte / sizes.wanted * sizes.stored,
+                 wanted_byte % sizes.wanted);
 }
 
 // From the pieces alone, without pieces_of.
@@ -92,19 +93,23 @@ class Execution {
   std::vector<Content> frame_;
 };
 
-std::string wrong_read(const PlannedRead& read, std::uint64_t file_bytes, const ReadLimits& limits, bool addressable) {
+std::string wrong_read(const PlannedRead& read, std::uint64_t file_bytes, const ReadLimits& limits,
+                       bool addressable) {
   const std::uint64_t granule = limits.offset_granule;
   const Extent& extent = read.extent;
   if (extent.length == 0 || read.needed_bytes == 0) return "a read of nothing";
   if (extent.offset % granule != 0 || extent.length % granule != 0) return "a read off the file's granule";
-  if (extent.length > (read.into_frame ? limits.read_bytes_max : limits.slot_bytes)) return "a read above its limit";
+  if (extent.length > (read.into_frame ? limits.read_bytes_max : limits.slot_bytes))
+    return "a read above its limit";
   if (read.needed_bytes > extent.length) return "more needed than read";
   if (extent.length - read.needed_bytes >= granule) return "a granule more than needed";
   if (extent.offset + read.needed_bytes > file_bytes) return "bytes needed past the file's end";
   if (read.into_frame && !addressable) return "a read into a frame without an address";
   if (read.into_frame && read.copy_count != 0) return "copies of a read into the frame";
-  if (read.into_frame && read.frame_offset % limits.memory_granule != 0) return "a read off the memory's granule";
-  if (read.into_frame && read.needed_bytes < extent.length && extent.offset + read.needed_bytes != file_bytes) {
+  if (read.into_frame && read.frame_offset % limits.memory_granule != 0)
+    return "a read off the memory's granule";
+  if (read.into_frame && read.needed_bytes < extent.length &&
+      extent.offset + read.needed_bytes != file_bytes) {
     return "a read into the frame that stops before the file's end";
   }
   return "";
@@ -112,8 +117,9 @@ std::string wrong_read(const PlannedRead& read, std::uint64_t file_bytes, const 
 
 }  // namespace
 
-std::string broken_promise(const PageLayout& layout, std::uint32_t index, std::span<const std::uint64_t> file_bytes,
-                           const ReadLimits& limits, bool frame_is_addressable, const ReadPlan& plan) {
+std::string broken_promise(const PageLayout& layout, std::uint32_t index,
+                           std::span<const std::uint64_t> file_bytes, const ReadLimits& limits,
+                           bool frame_is_addressable, const ReadPlan& plan) {
   Execution execution(layout);
   std::size_t copies = 0;
   for (const PlannedRead& read : plan.reads) {
@@ -121,14 +127,14 @@ std::string broken_promise(const PageLayout& layout, std::uint32_t index, std::s
     std::string broken = wrong_read(read, file_bytes[read.file], limits, frame_is_addressable);
     if (broken.empty()) broken = execution.run(read, plan);
     if (!broken.empty()) {
-      return fmt::format("{} at {} of file {}, {} bytes", broken, read.extent.offset, read.file, read.extent.length);
+      return fmt::format("{} at {} of file {}, {} bytes", broken, read.extent.offset, read.file,
+                         read.extent.length);
     }
     copies += read.copy_count;
   }
   if (copies != plan.copies.size()) return "copies that belong to no read";
-  const auto sorted = std::ranges::is_sorted(plan.reads, {}, [](const PlannedRead& read) {
-    return std::pair(read.file, read.extent.offset);
-  });
+  const auto sorted = std::ranges::is_sorted(
+      plan.reads, {}, [](const PlannedRead& read) { return std::pair(read.file, read.extent.offset); });
   if (!sorted) return "reads out of order";
   const std::vector<Content> expected = expected_frame(layout, index);
   const auto [wrong, right] = std::ranges::mismatch(execution.frame(), expected);

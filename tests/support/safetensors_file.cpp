@@ -27,8 +27,9 @@ std::vector<std::byte> safetensors_bytes(const std::vector<TensorSpec>& tensors,
   for (const TensorSpec& tensor : tensors) {
     std::uint64_t bits = dtype_bits(tensor.dtype);
     for (const std::uint64_t size : tensor.shape) bits *= size;
-    json += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", json.size() > 1 ? "," : "",
-                        tensor.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ","), offset, offset + bits / 8);
+    json += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        json.size() > 1 ? "," : "", tensor.name, dtype_name(tensor.dtype),
+                        fmt::join(tensor.shape, ","), offset, offset + bits / 8);
     offset += bits / 8;
   }
   json += "}";

@@ -12,8 +12,9 @@
 namespace penstock {
 
 pst_status report_forked(const pst_client* owner) {
-  return report(owner, Failure{FailureKind::forked, "this handle was inherited by fork: a child has no tensors",
-                               "connect in the child itself"});
+  return report(owner,
+                Failure{FailureKind::forked, "this handle was inherited by fork: a child has no tensors",
+                        "connect in the child itself"});
 }
 
 pst_status report_invalid(const pst_client* owner, const char* what) {
@@ -67,7 +68,9 @@ pst_status pst_connect(const pst_connect_options* options, pst_client** client) 
   auto connected = Client::connect(
       {.socket = socket_path(given.socket),
        .name = given.name != nullptr ? given.name : ::program_invocation_short_name,
-       .connect_timeout = patience_for(given.connect_timeout_ns == 0 ? default_connect_timeout_ns : given.connect_timeout_ns) - grace,
+       .connect_timeout = patience_for(given.connect_timeout_ns == 0 ? default_connect_timeout_ns
+                                                                     : given.connect_timeout_ns) -
+                          grace,
        .reconnect = given.no_reconnect == 0,
        .callback = given.callback,
        .callback_context = given.callback_context});
@@ -106,7 +109,8 @@ pst_status pst_device_at(const pst_client* client, uint32_t index, pst_device* d
   if (const pst_status status = check_handle(client, device != nullptr); status != PST_DONE) return status;
   const std::vector<wire::Device> devices = client->client->devices();
   if (index >= devices.size()) {
-    return report(client, Failure{FailureKind::not_found, fmt::format("there are {} devices", devices.size()), ""});
+    return report(client,
+                  Failure{FailureKind::not_found, fmt::format("there are {} devices", devices.size()), ""});
   }
   const wire::Device& found = devices[index];
   constexpr const char* kinds[] = {"host", "cuda", "hip"};

@@ -83,8 +83,10 @@ pst_status report_invalid(const pst_client* owner, const char* what);
 
 // The two checks that every function makes; PST_DONE: go on. REQUIRES: arguments are not null when `complete`.
 inline pst_status check_handle(const pst_client* owner, bool complete = true) {
-  if (owner == nullptr || !complete) [[unlikely]] return report_invalid(owner, "a null pointer");
-  if (owner->client->forked()) [[unlikely]] return report_forked(owner);
+  if (owner == nullptr || !complete) [[unlikely]]
+    return report_invalid(owner, "a null pointer");
+  if (owner->client->forked()) [[unlikely]]
+    return report_forked(owner);
   return PST_DONE;
 }
 template <class Handle>

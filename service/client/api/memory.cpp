@@ -17,10 +17,13 @@ constexpr Nanoseconds patience = std::chrono::seconds(60);
 }  // namespace
 
 pst_status pst_admit(pst_client* client, const pst_demand* demand, pst_grant** grant) {
-  if (const pst_status status = check_handle(client, demand != nullptr && grant != nullptr); status != PST_DONE) return status;
+  if (const pst_status status = check_handle(client, demand != nullptr && grant != nullptr);
+      status != PST_DONE)
+    return status;
   *grant = nullptr;
   const pst_demand wanted = copy_in(demand);
-  if (wanted.minimum_work_bytes > wanted.work_bytes) return report_invalid(client, "minimum_work_bytes is above work_bytes");
+  if (wanted.minimum_work_bytes > wanted.work_bytes)
+    return report_invalid(client, "minimum_work_bytes is above work_bytes");
   const auto epoch = client->client->connected(deadline_after(wanted.timeout_ns));
   if (!epoch) return report(client, epoch.error());
   const auto device = client->client->device(wanted.device);
@@ -30,10 +33,12 @@ pst_status pst_admit(pst_client* client, const pst_demand* demand, pst_grant** g
                             .work_bytes = wanted.work_bytes,
                             .minimum_work_bytes = wanted.minimum_work_bytes,
                             .timeout_ns = wanted.timeout_ns};
-  const auto reply = client->client->ask_on<wire::AdmitReply>(*epoch, message, patience_for(wanted.timeout_ns));
+  const auto reply =
+      client->client->ask_on<wire::AdmitReply>(*epoch, message, patience_for(wanted.timeout_ns));
   if (!reply) return report(client, reply.error());
   const auto& told = std::get<wire::AdmitReply>(reply->message);
-  *grant = client->grants.add(std::make_unique<pst_grant>(pst_grant{client, *epoch, told.grant, told.work_bytes}));
+  *grant =
+      client->grants.add(std::make_unique<pst_grant>(pst_grant{client, *epoch, told.grant, told.work_bytes}));
   return PST_DONE;
 }
 
@@ -49,7 +54,8 @@ void pst_grant_release(pst_grant* grant) {
   }
 }
 
-pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint64_t timeout_ns, uint64_t* freed) {
+pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint64_t timeout_ns,
+                    uint64_t* freed) {
   if (const pst_status status = check_handle(client, freed != nullptr); status != PST_DONE) return status;
   *freed = 0;
   const auto done = client->client->free(device, bytes, deadline_after(timeout_ns));
@@ -71,8 +77,8 @@ pst_status pst_host_buffer_create(pst_client* client, uint64_t bytes, pst_host_b
     client->client->post_on(*epoch, wire::FreeBuffer{told.buffer});
     return report(client, to_failure(mapping.error(), "the host buffer can't be mapped"));
   }
-  *buffer = client->buffers.add(
-      std::make_unique<pst_host_buffer>(pst_host_buffer{client, *epoch, told.buffer, bytes, std::move(*mapping)}));
+  *buffer = client->buffers.add(std::make_unique<pst_host_buffer>(
+      pst_host_buffer{client, *epoch, told.buffer, bytes, std::move(*mapping)}));
   return PST_DONE;
 }
 
@@ -88,8 +94,10 @@ pst_status pst_host_buffer_truncate(pst_host_buffer* buffer, uint64_t bytes) {
   if (const pst_status status = check_handle(owner_of(buffer)); status != PST_DONE) return status;
   pst_client* const owner = buffer->owner;
   if (bytes > buffer->bytes) {
-    return report(owner, Failure{FailureKind::invalid_argument,
-                                 fmt::format("the buffer has {} bytes and can't grow to {}", buffer->bytes, bytes), ""});
+    return report(
+        owner,
+        Failure{FailureKind::invalid_argument,
+                fmt::format("the buffer has {} bytes and can't grow to {}", buffer->bytes, bytes), ""});
   }
   // First here: what the service takes back must not be touched any more.
   const std::uint64_t kept = round_up(bytes, small_page_bytes);
@@ -100,7 +108,8 @@ pst_status pst_host_buffer_truncate(pst_host_buffer* buffer, uint64_t bytes) {
     }
   }
   buffer->bytes = bytes;
-  const auto reply = owner->client->ask_on<wire::Done>(buffer->epoch, wire::TruncateBuffer{buffer->number, bytes}, patience);
+  const auto reply =
+      owner->client->ask_on<wire::Done>(buffer->epoch, wire::TruncateBuffer{buffer->number, bytes}, patience);
   return reply ? PST_DONE : report(owner, reply.error());
 }
 

@@ -28,9 +28,11 @@ pst_status not_pinned(const pst_table* table) {
   const PinOutcome outcome = table.paging().pin_settled(table, span);
   if (outcome == PinOutcome::done) return PST_DONE;
   if (outcome == PinOutcome::full) {
-    return report(handle->owner, Failure{FailureKind::exhausted, "a page has as many pins as can be counted", ""});
+    return report(handle->owner,
+                  Failure{FailureKind::exhausted, "a page has as many pins as can be counted", ""});
   }
-  if (timeout_ns == 0) return report(handle->owner, Failure{FailureKind::deadline, "the pages are not mapped here", ""});
+  if (timeout_ns == 0)
+    return report(handle->owner, Failure{FailureKind::deadline, "the pages are not mapped here", ""});
   return report(handle->owner, handle->owner->client->fault(*handle->open, span, deadline_after(timeout_ns)));
 }
 
@@ -49,31 +51,43 @@ pst_status check_range(const pst_table* table, std::uint64_t offset, std::uint64
 using namespace penstock;
 
 pst_status pst_fault(pst_table* handle, uint64_t offset, uint64_t bytes, uint64_t timeout_ns) {
-  if (handle == nullptr) [[unlikely]] return report_invalid(nullptr, "a null pointer");
+  if (handle == nullptr) [[unlikely]]
+    return report_invalid(nullptr, "a null pointer");
   Table& table = *handle->table;
-  if (table.forked()) [[unlikely]] return report_forked(handle->owner);
+  if (table.forked()) [[unlikely]]
+    return report_forked(handle->owner);
   const auto span = table.span_of(offset, bytes);
-  if (!span) [[unlikely]] return outside(handle, offset, bytes);
-  if (table.cooperative() && table.paging().idle()) [[unlikely]] table.paging().set_idle(false);
+  if (!span) [[unlikely]]
+    return outside(handle, offset, bytes);
+  if (table.cooperative() && table.paging().idle()) [[unlikely]]
+    table.paging().set_idle(false);
   const Table::PinAttempt attempt = table.pin(*span);
-  if (attempt.outcome == PinOutcome::done) [[likely]] return PST_DONE;
+  if (attempt.outcome == PinOutcome::done) [[likely]]
+    return PST_DONE;
   return fault_slowly(handle, *span, attempt, timeout_ns);
 }
 
 pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* stream) {
-  if (handle == nullptr) [[unlikely]] return report_invalid(nullptr, "a null pointer");
+  if (handle == nullptr) [[unlikely]]
+    return report_invalid(nullptr, "a null pointer");
   Table& table = *handle->table;
-  if (table.forked()) [[unlikely]] return report_forked(handle->owner);
+  if (table.forked()) [[unlikely]]
+    return report_forked(handle->owner);
   const auto span = table.span_of(offset, bytes);
-  if (!span) [[unlikely]] return outside(handle, offset, bytes);
-  if (stream != nullptr) [[unlikely]] return report_invalid(handle->owner, "host memory has no streams");
+  if (!span) [[unlikely]]
+    return outside(handle, offset, bytes);
+  if (stream != nullptr) [[unlikely]]
+    return report_invalid(handle->owner, "host memory has no streams");
   return table.paging().unpin(table, *span) ? PST_DONE : not_pinned(handle);
 }
 
 pst_status pst_prefetch(pst_table* table, uint64_t offset, uint64_t bytes, int wait, uint64_t timeout_ns) {
   PageSpan span;
-  if (const pst_status status = check_range(table, offset, bytes, span); status != PST_DONE || span.count == 0) return status;
-  return report(table->owner, table->owner->client->prefetch(*table->open, span, wait != 0, deadline_after(timeout_ns)));
+  if (const pst_status status = check_range(table, offset, bytes, span);
+      status != PST_DONE || span.count == 0)
+    return status;
+  return report(table->owner,
+                table->owner->client->prefetch(*table->open, span, wait != 0, deadline_after(timeout_ns)));
 }
 
 pst_status pst_prioritize(pst_table* table) {
@@ -86,17 +100,20 @@ pst_status pst_set_cutoff(pst_table* table, uint64_t bytes) {
   if (const pst_status status = check_handle(owner_of(table)); status != PST_DONE) return status;
   const std::uint64_t page_bytes = table->table->shape().page_bytes;
   const std::uint64_t pages = bytes / page_bytes + (bytes % page_bytes != 0 ? 1 : 0);
-  table->table->paging().set_cutoff(*table->table, static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, UINT32_MAX)));
+  table->table->paging().set_cutoff(*table->table,
+                                    static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, UINT32_MAX)));
   return PST_DONE;
 }
 
-pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, uint64_t* serials, size_t capacity,
-                       size_t* count) {
+pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, uint64_t* serials,
+                       size_t capacity, size_t* count) {
   PageSpan span;
   if (const pst_status status = check_range(table, offset, bytes, span); status != PST_DONE) return status;
-  if (count == nullptr || (serials == nullptr && capacity > 0)) return report_invalid(table->owner, "a null pointer");
+  if (count == nullptr || (serials == nullptr && capacity > 0))
+    return report_invalid(table->owner, "a null pointer");
   *count = span.count;
-  if (capacity < span.count) return report_invalid(table->owner, "there is not room for the serials of all pages");
+  if (capacity < span.count)
+    return report_invalid(table->owner, "there is not room for the serials of all pages");
   table->table->paging().look([&] {
     for (std::uint32_t i = 0; i < span.count; ++i) serials[i] = table->table->serial(span.first + i);
   });
@@ -105,10 +122,13 @@ pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, 
 
 pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns) {
   PageSpan span;
-  if (const pst_status status = check_range(table, offset, bytes, span); status != PST_DONE || span.count == 0) return status;
+  if (const pst_status status = check_range(table, offset, bytes, span);
+      status != PST_DONE || span.count == 0)
+    return status;
   if (table->table->shape().kind == TableKind::anonymous) return PST_DONE;  // Private from the start.
   if (!table->table->pinned(span)) return not_pinned(table);
-  return report(table->owner, table->owner->client->make_private(*table->open, span, deadline_after(timeout_ns)));
+  return report(table->owner,
+                table->owner->client->make_private(*table->open, span, deadline_after(timeout_ns)));
 }
 
 pst_status pst_allow_writes(pst_table* table, uint64_t offset, uint64_t bytes) {
@@ -125,7 +145,8 @@ pst_status pst_end_writes(pst_table* table, uint64_t offset, uint64_t bytes) {
 }
 
 pst_status pst_table_residency(const pst_table* table, pst_residency* residency) {
-  if (const pst_status status = check_handle(owner_of(table), residency != nullptr); status != PST_DONE) return status;
+  if (const pst_status status = check_handle(owner_of(table), residency != nullptr); status != PST_DONE)
+    return status;
   Table& found = *table->table;
   const std::uint64_t page_bytes = found.shape().page_bytes;
   pst_residency out{};

@@ -18,9 +18,10 @@ struct Question {
   std::string_view name;
   wire::QueryKind kind;
 };
-constexpr std::array questions{Question{"status", wire::QueryKind::status}, Question{"explain", wire::QueryKind::explain},
-                               Question{"load", wire::QueryKind::load}, Question{"evict", wire::QueryKind::evict},
-                               Question{"doctor", wire::QueryKind::doctor}};
+constexpr std::array questions{
+    Question{"status", wire::QueryKind::status}, Question{"explain", wire::QueryKind::explain},
+    Question{"load", wire::QueryKind::load}, Question{"evict", wire::QueryKind::evict},
+    Question{"doctor", wire::QueryKind::doctor}};
 // Silence that is allowed; a load tells its progress meanwhile.
 constexpr Nanoseconds silence_max = std::chrono::seconds(120);
 
@@ -39,10 +40,12 @@ pst_status query(pst_client* client, const char* what, std::string arguments, ch
   const auto* const found =
       std::find_if(questions.begin(), questions.end(), [&](const Question& one) { return one.name == what; });
   if (found == questions.end()) {
-    return report(client, Failure{FailureKind::invalid_argument, fmt::format("{} is no question", quote(what)),
-                                  "status, explain, load, evict, doctor"});
+    return report(client,
+                  Failure{FailureKind::invalid_argument, fmt::format("{} is no question", quote(what)),
+                          "status, explain, load, evict, doctor"});
   }
-  const auto reply = client->client->ask<wire::QueryReply>(wire::Query{found->kind, std::move(arguments)}, silence_max);
+  const auto reply =
+      client->client->ask<wire::QueryReply>(wire::Query{found->kind, std::move(arguments)}, silence_max);
   if (!reply) return report(client, reply.error());
   const auto& told = std::get<wire::QueryReply>(reply->message);
   if (reply->fds.size() == 0) {
@@ -53,7 +56,8 @@ pst_status query(pst_client* client, const char* what, std::string arguments, ch
     if (!blob) return report(client, to_failure(blob.error(), "the answer can't be mapped"));
     *json = copy_text({reinterpret_cast<const char*>(blob->data()), told.json_bytes});
   }
-  return *json != nullptr ? PST_DONE : report(client, Failure{FailureKind::exhausted, "no memory for the answer", ""});
+  return *json != nullptr ? PST_DONE
+                          : report(client, Failure{FailureKind::exhausted, "no memory for the answer", ""});
 }
 
 }  // namespace penstock

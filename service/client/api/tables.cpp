@@ -13,13 +13,15 @@ namespace {
 // Device, mode and copies; the rest is the kind's own.
 Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_table_options* options) {
   const pst_table_options given = copy_in(options);
-  if (given.mode > PST_COOPERATIVE) return fail(FailureKind::invalid_argument, fmt::format("{} is no revoke mode", given.mode));
+  if (given.mode > PST_COOPERATIVE)
+    return fail(FailureKind::invalid_argument, fmt::format("{} is no revoke mode", given.mode));
   const auto connected = client->client->connected(monotonic_now() + grace);
   if (!connected) return tl::unexpected(connected.error());
   const auto device = client->client->device(given.device);
   if (!device) return tl::unexpected(device.error());
   if (device->facts.kind != wire::DeviceKind::host) {
-    return fail(FailureKind::not_built, fmt::format("frames of {} can't be mapped by this library yet", device->facts.id));
+    return fail(FailureKind::not_built,
+                fmt::format("frames of {} can't be mapped by this library yet", device->facts.id));
   }
   TableRecipe recipe;
   recipe.device = device->facts.id;
@@ -58,11 +60,13 @@ Outcome<LayoutPiece> piece_of(const pst_manifest_entry& entry, std::uint64_t pos
                     .file = entry.checkpoint,
                     .stored = *stored,
                     .wanted = *wanted};
-  if (entry.scale_offset != UINT64_MAX) piece.scale_source = Extent{.offset = entry.scale_offset, .length = 4};
+  if (entry.scale_offset != UINT64_MAX)
+    piece.scale_source = Extent{.offset = entry.scale_offset, .length = 4};
   return piece;
 }
 
-Outcome<std::vector<std::byte>> manifest_of(const pst_manifest_entry* entries, std::uint64_t count, std::uint32_t files) {
+Outcome<std::vector<std::byte>> manifest_of(const pst_manifest_entry* entries, std::uint64_t count,
+                                            std::uint32_t files) {
   Manifest manifest{.files = files, .pieces = {}};
   manifest.pieces.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -71,10 +75,13 @@ Outcome<std::vector<std::byte>> manifest_of(const pst_manifest_entry* entries, s
     manifest.pieces.push_back(*piece);
   }
   // The canonical form is sorted; callers list tensors in an order of their own.
-  std::stable_sort(manifest.pieces.begin(), manifest.pieces.end(),
-                   [](const LayoutPiece& a, const LayoutPiece& b) { return a.table_offset < b.table_offset; });
+  std::stable_sort(
+      manifest.pieces.begin(), manifest.pieces.end(),
+      [](const LayoutPiece& a, const LayoutPiece& b) { return a.table_offset < b.table_offset; });
   auto bytes = build_manifest(manifest);
-  if (!bytes) return fail(FailureKind::invalid_argument, fmt::format("the manifest can't be used: {}", bytes.error().operation));
+  if (!bytes)
+    return fail(FailureKind::invalid_argument,
+                fmt::format("the manifest can't be used: {}", bytes.error().operation));
   return std::move(*bytes);
 }
 
@@ -84,20 +91,22 @@ Outcome<std::vector<std::byte>> manifest_of(const pst_manifest_entry* entries, s
 using namespace penstock;
 
 pst_status pst_table_open(pst_checkpoint* checkpoint, const pst_table_options* options, pst_table** table) {
-  if (const pst_status status = check_handle(owner_of(checkpoint), table != nullptr); status != PST_DONE) return status;
+  if (const pst_status status = check_handle(owner_of(checkpoint), table != nullptr); status != PST_DONE)
+    return status;
   *table = nullptr;
   auto recipe = start_recipe(checkpoint->owner, TableKind::file, options);
   if (recipe) recipe->checkpoints.push_back(checkpoint->checkpoint);
   return open_table(checkpoint->owner, std::move(recipe), table);
 }
 
-pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const* checkpoints, uint32_t checkpoint_count,
-                              const pst_manifest_entry* entries, uint64_t entry_count,
-                              const pst_table_options* options, pst_table** table) {
+pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const* checkpoints,
+                              uint32_t checkpoint_count, const pst_manifest_entry* entries,
+                              uint64_t entry_count, const pst_table_options* options, pst_table** table) {
   const bool complete = checkpoints != nullptr && entries != nullptr && table != nullptr;
   if (const pst_status status = check_handle(client, complete); status != PST_DONE) return status;
   *table = nullptr;
-  if (checkpoint_count == 0 || checkpoint_count > PSTW_TABLE_CHECKPOINTS_MAX || entry_count == 0 || entry_count > PSTW_PIECES_MAX) {
+  if (checkpoint_count == 0 || checkpoint_count > PSTW_TABLE_CHECKPOINTS_MAX || entry_count == 0 ||
+      entry_count > PSTW_PIECES_MAX) {
     return report_invalid(client, "an assembled table has 1 to 16 checkpoints and 1 to 4194304 entries");
   }
   auto recipe = start_recipe(client, TableKind::assembled, options);
@@ -113,7 +122,8 @@ pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const* checkpo
   return open_table(client, std::move(recipe), table);
 }
 
-pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_table_options* options, pst_table** table) {
+pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_table_options* options,
+                               pst_table** table) {
   if (const pst_status status = check_handle(client, table != nullptr); status != PST_DONE) return status;
   *table = nullptr;
   if (bytes == 0) return report_invalid(client, "a table of 0 bytes");
@@ -129,7 +139,8 @@ void pst_table_close(pst_table* table) {
 }
 
 pst_status pst_table_describe(const pst_table* table, pst_table_info* info) {
-  if (const pst_status status = check_handle(owner_of(table), info != nullptr); status != PST_DONE) return status;
+  if (const pst_status status = check_handle(owner_of(table), info != nullptr); status != PST_DONE)
+    return status;
   const Table& found = *table->table;
   const TableShape& shape = found.shape();
   pst_table_info out{};
@@ -149,14 +160,16 @@ pst_status pst_table_tensor(const pst_table* table, uint32_t index, uint64_t* of
   if (shape.kind != TableKind::file) return report_invalid(table->owner, "only file tables have tensors");
   const auto& tensors = table->open->recipe.checkpoints.front()->index().tensors;
   if (index >= tensors.size()) {
-    return report(table->owner, Failure{FailureKind::not_found, fmt::format("there are {} tensors", tensors.size()), ""});
+    return report(table->owner,
+                  Failure{FailureKind::not_found, fmt::format("there are {} tensors", tensors.size()), ""});
   }
   const Extent& extent = tensors[index].extent;
   const auto& offsets = table->open->tensor_offsets;
   std::uint64_t at = extent.offset + shape.shift_bytes;
   if (shape.layout == wire::Layout::scattered) at = index < offsets.size() ? offsets[index] : shape.bytes + 1;
   if (at > shape.bytes || extent.length > shape.bytes - at) {
-    return report(table->owner, Failure{FailureKind::protocol_violation, "the tensor lies outside of its table", ""});
+    return report(table->owner,
+                  Failure{FailureKind::protocol_violation, "the tensor lies outside of its table", ""});
   }
   *offset = at;
   *bytes = extent.length;

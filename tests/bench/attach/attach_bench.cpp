@@ -42,8 +42,8 @@ Settings parse(int count, char** arguments) {
 // A checkpoint of one tensor, whose bytes are a hole of the file: reading them is not what is measured.
 std::string write_sparse(const test::TemporaryFolder& folder, std::uint64_t bytes) {
   const std::uint64_t data = bytes - 4096;
-  std::string header = "{\"t\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(data) + "],\"data_offsets\":[0," +
-                       std::to_string(data) + "]}}";
+  std::string header = "{\"t\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(data) +
+                       "],\"data_offsets\":[0," + std::to_string(data) + "]}}";
   header.resize(4096 - 8, ' ');
   const std::uint64_t length = header.size();
   const std::string path = folder / "sparse.safetensors";
@@ -86,7 +86,8 @@ Attached attach(const std::string& socket, const std::string& file, std::uint64_
   return one;
 }
 
-nlohmann::json measure_attach(const std::string& socket, const std::string& file, std::uint64_t bytes, int rounds) {
+nlohmann::json measure_attach(const std::string& socket, const std::string& file, std::uint64_t bytes,
+                              int rounds) {
   std::vector<double> all, connects, opens, tables, pins;
   for (int round = 0; round <= rounds; ++round) {
     const Attached one = attach(socket, file, bytes);
@@ -98,8 +99,12 @@ nlohmann::json measure_attach(const std::string& socket, const std::string& file
     tables.push_back(one.table_ms);
     pins.push_back(one.pin_ms);
   }
-  return {{"frames", divide_up(bytes, page_bytes)}, {"attach_ms", median(all)},         {"attach_least_ms", least(all)},
-          {"connect_ms", median(connects)},         {"open_checkpoint_ms", median(opens)}, {"open_table_ms", median(tables)},
+  return {{"frames", divide_up(bytes, page_bytes)},
+          {"attach_ms", median(all)},
+          {"attach_least_ms", least(all)},
+          {"connect_ms", median(connects)},
+          {"open_checkpoint_ms", median(opens)},
+          {"open_table_ms", median(tables)},
           {"pin_all_ms", median(pins)}};
 }
 
@@ -116,8 +121,9 @@ nlohmann::json measure_faults(const std::string& socket, const std::string& file
 }
 
 int run(const Settings& settings) {
-  const test::ServiceProcess service({.capacity_bytes = settings.bytes + 64 * page_bytes, .page_bytes = page_bytes, .more = ""},
-                                     settings.folder);
+  const test::ServiceProcess service(
+      {.capacity_bytes = settings.bytes + 64 * page_bytes, .page_bytes = page_bytes, .more = ""},
+      settings.folder);
   const std::string file = write_sparse(service.folder(), settings.bytes);
   const Attached first = attach(service.socket(), file, settings.bytes);
   nlohmann::json sizes = nlohmann::json::array();

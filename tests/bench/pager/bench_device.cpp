@@ -21,7 +21,8 @@ BenchDevice::BenchDevice(std::uint64_t bytes) : frames_(divide_up(bytes, default
   device_ = std::make_shared<HostDevice>(*std::move(device));
 }
 
-std::unique_ptr<DataplaneThread> BenchDevice::start(const ReadStreamOptions& stream, std::uint64_t read_bytes) {
+std::unique_ptr<DataplaneThread> BenchDevice::start(const ReadStreamOptions& stream,
+                                                    std::uint64_t read_bytes) {
   DataplaneThreadOptions options;
   options.stream = stream;
   options.loads.read_bytes_max = read_bytes;
@@ -32,7 +33,8 @@ std::unique_ptr<DataplaneThread> BenchDevice::start(const ReadStreamOptions& str
   return *std::move(thread);
 }
 
-void BenchDevice::open_table(DataplaneThread& thread, TableId table, const std::shared_ptr<CheckpointFile>& file) {
+void BenchDevice::open_table(DataplaneThread& thread, TableId table,
+                             const std::shared_ptr<CheckpointFile>& file) {
   auto source = std::make_shared<const TableSource>(TableSource{
       .layout = PageLayout::identity(file->identity().bytes, default_host_frame_bytes), .files = {file}});
   auto words = PageWords::create(source->layout.pages());

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
@@ -48,10 +48,14 @@ double percentile(std::vector<double> values, double fraction) {
   return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1))];
 }
 
-void append(std::vector<double>& all, const std::vector<double>& more) { all.insert(all.end(), more.begin(), more.end()); }
+void append(std::vector<double>& all, const std::vector<double>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
 
 nlohmann::json summary(const std::vector<double>& times) {
-  return {{"p50_us", percentile(times, 0.5)}, {"p90_us", percentile(times, 0.9)}, {"p99_us", percentile(times, 0.99)}};
+  return {{"p50_us", percentile(times, 0.5)},
+          {"p90_us", percentile(times, 0.9)},
+          {"p99_us", percentile(times, 0.99)}};
 }
 
 // In the client's process. One pace, in turns with echoes; medians of the rounds' medians.
@@ -76,8 +80,9 @@ nlohmann::json measure(FaultClient& client, int rounds, std::uint32_t count, Nan
 }
 
 nlohmann::json measure_all(FaultClient& client, const Settings& settings) {
-  return {{"back_to_back", measure(client, settings.rounds, settings.faults, Nanoseconds{0})},
-          {"one_a_millisecond", measure(client, settings.rounds, settings.paced, std::chrono::milliseconds(1))}};
+  return {
+      {"back_to_back", measure(client, settings.rounds, settings.faults, Nanoseconds{0})},
+      {"one_a_millisecond", measure(client, settings.rounds, settings.paced, std::chrono::milliseconds(1))}};
 }
 
 std::pair<UniqueFd, UniqueFd> pair() {
@@ -100,7 +105,8 @@ void serve(const Settings& settings, UniqueFd socket, UniqueFd go) {
       mail::OpenSession{.session = session, .port = std::make_unique<DevicePort>(std::move(socket))}));
   auto pins = PinWords::create(pages);
   CHECK(pins);
-  CHECK(thread->mail().try_push(mail::AttachTable{.session = session, .table = TableId{1}, .number = TableNumber{1}, .pins = *pins}));
+  CHECK(thread->mail().try_push(
+      mail::AttachTable{.session = session, .table = TableId{1}, .number = TableNumber{1}, .pins = *pins}));
   go.reset();
   int status = 0;
   while (::wait(&status) > 0) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -121,11 +127,13 @@ int run(const Settings& settings) {
     go.reset();
     service_end.reset();
     std::byte nothing{};
-    static_cast<void>(receive_plain_message(told.get(), {&nothing, 1}, Wait::yes));  // Until the service is ready.
+    static_cast<void>(
+        receive_plain_message(told.get(), {&nothing, 1}, Wait::yes));  // Until the service is ready.
     FaultClient client(std::move(client_end), std::move(asking_end), pages, default_host_frame_bytes);
     nlohmann::json report = measure_all(client, settings);
     report["name"] = "fault_on_a_resident_page";
-    report["measured"] = "send, grant with one descriptor, map at a fixed place, hide from children, close, acknowledge";
+    report["measured"] =
+        "send, grant with one descriptor, map at a fixed place, hide from children, close, acknowledge";
     report["page_bytes"] = default_host_frame_bytes;
     report["rounds"] = settings.rounds;
     std::printf("%s\n", report.dump(2).c_str());

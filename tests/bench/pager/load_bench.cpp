@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <poll.h>
+#include <nlohmann/json.hpp>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/clock.hpp"
@@ -60,7 +60,8 @@ Settings parse(int count, char** arguments) {
 class PagerContender {
  public:
   PagerContender(const Settings& settings, const std::shared_ptr<CheckpointFile>& file)
-      : device_(settings.bytes), thread_(device_.start({.bulk_bytes_in_flight = settings.in_flight}, settings.read_bytes)) {
+      : device_(settings.bytes),
+        thread_(device_.start({.bulk_bytes_in_flight = settings.in_flight}, settings.read_bytes)) {
     device_.open_table(*thread_, TableId{1}, file);
   }
 
@@ -99,7 +100,8 @@ int run(const Settings& settings) {
     double own = 0, minimal = 0;
     for (int turn = 0; turn < 2; ++turn) {
       test::drop_from_page_cache(file.path());
-      ((turn + round) % 2 == 0 ? own : minimal) = (turn + round) % 2 == 0 ? pager.rate() : loop.rate(**checkpoint);
+      ((turn + round) % 2 == 0 ? own : minimal) =
+          (turn + round) % 2 == 0 ? pager.rate() : loop.rate(**checkpoint);
     }
     over_loop.push_back(own / minimal);
     ours.push_back(own);

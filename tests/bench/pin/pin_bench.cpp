@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/clock.hpp"
@@ -75,10 +75,14 @@ int run(const Settings& settings) {
     pins.push_back(time_of(settings.pins, pin));
     ratios.push_back(pins.back() / calls.back());
   }
-  const nlohmann::json report{{"name", "pin_and_unpin_of_a_mapped_page"}, {"rounds", settings.rounds},
-                              {"pin_unpin_ns", median(pins)},            {"pin_unpin_least_ns", least(pins)},
-                              {"getppid_ns", median(calls)},             {"ratio_to_getppid", median(ratios)},
-                              {"limit", limit},                          {"holds", median(ratios) <= limit}};
+  const nlohmann::json report{{"name", "pin_and_unpin_of_a_mapped_page"},
+                              {"rounds", settings.rounds},
+                              {"pin_unpin_ns", median(pins)},
+                              {"pin_unpin_least_ns", least(pins)},
+                              {"getppid_ns", median(calls)},
+                              {"ratio_to_getppid", median(ratios)},
+                              {"limit", limit},
+                              {"holds", median(ratios) <= limit}};
   std::printf("%s\n", report.dump(2).c_str());
   pst_disconnect(client);
   return median(ratios) <= limit ? 0 : 1;

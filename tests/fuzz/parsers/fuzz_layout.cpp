@@ -54,7 +54,8 @@ LayoutPiece piece_from(Input& input, std::uint64_t filled) {
     const auto size = [](Dtype dtype) {
       return dtype_is_convertible(dtype) ? std::uint64_t{dtype_bits(dtype)} / 8 : std::uint64_t{1};
     };
-    piece.table_bytes = (shape & 64) != 0 ? input.number() : piece.source.length / size(piece.stored) * size(piece.wanted);
+    piece.table_bytes =
+        (shape & 64) != 0 ? input.number() : piece.source.length / size(piece.stored) * size(piece.wanted);
     piece.scale = std::bit_cast<float>(input.take<std::uint32_t>());
     if ((shape & 128) != 0) piece.scale_source = Extent{.offset = input.number(), .length = 4};
   }

@@ -75,10 +75,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t descriptors = data[1];
   switch (data[0] % 6) {
     case 0:
-      if (!is_foreign_hello(input, descriptors)) decode_twice(input, descriptors, wire::decode_client_message);
+      if (!is_foreign_hello(input, descriptors))
+        decode_twice(input, descriptors, wire::decode_client_message);
       break;
     case 1:
-      if (!is_foreign_hello(input, descriptors)) decode_twice(input, descriptors, wire::decode_service_message);
+      if (!is_foreign_hello(input, descriptors))
+        decode_twice(input, descriptors, wire::decode_service_message);
       break;
     case 2: {
       const auto message = wire::decode_peer_message(input);

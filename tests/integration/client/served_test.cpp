@@ -54,7 +54,9 @@ struct Client {
   pst_status pin(std::uint64_t offset, std::uint64_t count, std::uint64_t timeout = 30 * second) const {
     return pst_fault(table, offset, count, timeout);
   }
-  pst_status unpin(std::uint64_t offset, std::uint64_t count) const { return pst_unpin(table, offset, count, nullptr); }
+  pst_status unpin(std::uint64_t offset, std::uint64_t count) const {
+    return pst_unpin(table, offset, count, nullptr);
+  }
   pst_residency residency() const {
     pst_residency told{};
     told.size = sizeof told;
@@ -76,12 +78,14 @@ class Served : public ::testing::Test {
     if (service_program().empty()) GTEST_SKIP() << "requires penstockd in PENSTOCK_BUILD_DIR/bin";
   }
   void start(std::uint64_t capacity = 256 * mib) {
-    service = std::make_unique<ServiceProcess>(ServiceOptions{.capacity_bytes = capacity, .page_bytes = page, .more = ""});
+    service = std::make_unique<ServiceProcess>(
+        ServiceOptions{.capacity_bytes = capacity, .page_bytes = page, .more = ""});
   }
   // A file of `tensors` of a mebibyte and a half each, on no boundary of pages.
   std::string write(const char* name, std::uint32_t tensors) {
     std::vector<TensorSpec> specs;
-    for (std::uint32_t i = 0; i < tensors; ++i) specs.push_back({"t" + std::to_string(i), Dtype::u8, {3 * mib / 2}});
+    for (std::uint32_t i = 0; i < tensors; ++i)
+      specs.push_back({"t" + std::to_string(i), Dtype::u8, {3 * mib / 2}});
     content = safetensors_bytes(specs);
     return service->folder().write(name, content);
   }
@@ -119,7 +123,8 @@ TEST_F(Served, ASecondClientGetsTheSameFrames) {
   EXPECT_TRUE(is_the_file(two, 0, two.size));
   char* json = nullptr;
   ASSERT_EQ(pst_query(one.client, "status", "{}", &json), PST_DONE);
-  const std::string resident = "\"resident_bytes\":" + std::to_string((content.size() + page - 1) / page * page);
+  const std::string resident =
+      "\"resident_bytes\":" + std::to_string((content.size() + page - 1) / page * page);
   EXPECT_NE(std::string(json).find(resident), std::string::npos) << json;
   pst_release_text(json);
 }
@@ -216,7 +221,8 @@ TEST_F(Served, AnonymousPagesStartZeroAndKeepWhatIsWritten) {
   ASSERT_EQ(pst_table_anonymous(client.client, 3 * page, nullptr, &client.table), PST_DONE) << client.error();
   client.look();
   ASSERT_EQ(client.pin(0, 3 * page), PST_DONE) << client.error();
-  EXPECT_TRUE(std::all_of(client.bytes, client.bytes + 3 * page, [](std::uint8_t byte) { return byte == 0; }));
+  EXPECT_TRUE(
+      std::all_of(client.bytes, client.bytes + 3 * page, [](std::uint8_t byte) { return byte == 0; }));
   client.bytes[2 * page] = 7;
   std::uint64_t before[3] = {}, after[3] = {};
   std::size_t count = 0;
@@ -251,7 +257,8 @@ TEST_F(Served, AnAssembledTableShowsWhatItsManifestSays) {
       {2048, tensor.offset, 2048, 0, 0, "U8", "U8", UINT64_MAX},
       {0, tensor.offset + 2048, 2048, 0, 0, "U8", "U8", UINT64_MAX},
   };
-  ASSERT_EQ(pst_table_assemble(client.client, &client.checkpoint, 1, entries, 2, nullptr, &client.table), PST_DONE)
+  ASSERT_EQ(pst_table_assemble(client.client, &client.checkpoint, 1, entries, 2, nullptr, &client.table),
+            PST_DONE)
       << client.error();
   client.look();
   ASSERT_EQ(client.pin(0, client.size), PST_DONE) << client.error();
@@ -259,7 +266,8 @@ TEST_F(Served, AnAssembledTableShowsWhatItsManifestSays) {
   EXPECT_EQ(std::memcmp(client.bytes + 2048, content.data() + tensor.offset, 2048), 0);
   const pst_manifest_entry wrong[] = {{0, 0, 16, 3, 0, "U8", "U8", UINT64_MAX}};
   pst_table* none = nullptr;
-  EXPECT_EQ(pst_table_assemble(client.client, &client.checkpoint, 1, wrong, 1, nullptr, &none), PST_INVALID_ARGUMENT);
+  EXPECT_EQ(pst_table_assemble(client.client, &client.checkpoint, 1, wrong, 1, nullptr, &none),
+            PST_INVALID_ARGUMENT);
 }
 
 TEST_F(Served, AKilledServiceLeavesWhatIsMappedAndIsFoundAgain) {

@@ -27,8 +27,10 @@ std::filesystem::path service_program() {
   return std::filesystem::exists(program) ? program : std::filesystem::path();
 }
 
-ServiceProcess::ServiceProcess(const ServiceOptions& options, const std::filesystem::path& parent) : folder_(parent) {
-  const std::string config = "[service]\nsocket = \"" + socket() + "\"\nsocket_group = \"\"\nrevoke_deadline = \"300ms\"\n" +
+ServiceProcess::ServiceProcess(const ServiceOptions& options, const std::filesystem::path& parent)
+    : folder_(parent) {
+  const std::string config = "[service]\nsocket = \"" + socket() +
+                             "\"\nsocket_group = \"\"\nrevoke_deadline = \"300ms\"\n" +
                              "[metrics]\nlisten = \"\"\n[device.host]\nenabled = \"on\"\ncapacity = \"" +
                              std::to_string(options.capacity_bytes) + "\"\npage_bytes = \"" +
                              std::to_string(options.page_bytes) + "\"\n" + options.more;
@@ -51,7 +53,8 @@ void ServiceProcess::start() {
     ::execl(program.c_str(), program.c_str(), "--config", config.c_str(), nullptr);
     ::_exit(127);
   }
-  const bool ready = eventually([&] { return listens() || ::waitpid(pid_, nullptr, WNOHANG) == pid_; }) && listens();
+  const bool ready =
+      eventually([&] { return listens() || ::waitpid(pid_, nullptr, WNOHANG) == pid_; }) && listens();
   if (!ready) std::fprintf(stderr, "penstockd does not listen:\n%s\n", this->log().c_str());
   CHECK(ready);
 }

@@ -24,15 +24,16 @@ std::filesystem::path service_program();
 class ServiceProcess {
  public:
   // Starts it, and waits until it listens. Aborts, with its log, when it doesn't.
-  explicit ServiceProcess(const ServiceOptions& options = {}, const std::filesystem::path& parent = std::filesystem::temp_directory_path());
+  explicit ServiceProcess(const ServiceOptions& options = {},
+                          const std::filesystem::path& parent = std::filesystem::temp_directory_path());
   ~ServiceProcess();
   ServiceProcess(const ServiceProcess&) = delete;
   ServiceProcess& operator=(const ServiceProcess&) = delete;
 
   void start();
-  void kill();       // As kill -9 does.
-  void pause();      // SIGSTOP
-  void go_on();      // SIGCONT
+  void kill();   // As kill -9 does.
+  void pause();  // SIGSTOP
+  void go_on();  // SIGCONT
   pid_t pid() const { return pid_; }
   std::string socket() const { return folder_ / "penstock.sock"; }
   const TemporaryFolder& folder() const { return folder_; }

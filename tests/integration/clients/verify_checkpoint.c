@@ -26,30 +26,30 @@ struct sum {
 };
 
 struct run {
-  pst_client *client;
-  pst_checkpoint *checkpoint;
-  pst_table *table;
-  const struct sum *sums;
+  pst_client* client;
+  pst_checkpoint* checkpoint;
+  pst_table* table;
+  const struct sum* sums;
   size_t sum_count;
   uint64_t compared, different, offloaded, bytes;
 };
 
-static void give_up(const pst_client *client, const char *what, pst_status status) {
+static void give_up(const pst_client* client, const char* what, pst_status status) {
   fprintf(stderr, "verify_checkpoint: %s: %s: %s\n", what, pst_status_name(status), pst_last_error(client));
   printf("{\"error\":{\"kind\":\"%s\"}}\n", pst_status_name(status));
   exit(1);
 }
 
-static struct sum *read_sums(const char *file, size_t *count) {
+static struct sum* read_sums(const char* file, size_t* count) {
   char path[4096];
   snprintf(path, sizeof path, "%s.sha256", file);
-  FILE *in = fopen(path, "r");
+  FILE* in = fopen(path, "r");
   if (in == NULL) {
     fprintf(stderr, "verify_checkpoint: %s: %s\n", path, strerror(errno));
     exit(1);
   }
   size_t room = 4096;
-  struct sum *sums = calloc(room, sizeof *sums);
+  struct sum* sums = calloc(room, sizeof *sums);
   *count = 0;
   while (sums != NULL && fscanf(in, "%64s %511[^\n]", sums[*count].hex, sums[*count].name) == 2) {
     if (++*count == room) {
@@ -61,27 +61,27 @@ static struct sum *read_sums(const char *file, size_t *count) {
   return sums;
 }
 
-static const struct sum *sum_of(const struct run *run, const char *name) {
+static const struct sum* sum_of(const struct run* run, const char* name) {
   for (size_t i = 0; i < run->sum_count; ++i) {
     if (strcmp(run->sums[i].name, name) == 0) return &run->sums[i];
   }
   return NULL;
 }
 
-static void sha256_hex(const unsigned char *bytes, uint64_t size, char hex[65]) {
+static void sha256_hex(const unsigned char* bytes, uint64_t size, char hex[65]) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
   EVP_Digest(bytes, (size_t)size, digest, &length, EVP_sha256(), NULL);
   for (unsigned int i = 0; i < length; ++i) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
-static void compare_tensor(struct run *run, const pst_table_info *info, uint32_t index) {
+static void compare_tensor(struct run* run, const pst_table_info* info, uint32_t index) {
   pst_tensor tensor = {.size = sizeof tensor};
   uint64_t offset = 0, bytes = 0;
   pst_status status = pst_tensor_at(run->checkpoint, index, &tensor);
   if (status == PST_DONE) status = pst_table_tensor(run->table, index, &offset, &bytes);
   if (status != PST_DONE) give_up(run->client, "tensor", status);
-  const struct sum *want = sum_of(run, tensor.name);
+  const struct sum* want = sum_of(run, tensor.name);
   if (want == NULL) {
     fprintf(stderr, "verify_checkpoint: no checksum of %s\n", tensor.name);
     exit(1);
@@ -93,7 +93,7 @@ static void compare_tensor(struct run *run, const pst_table_info *info, uint32_t
   }
   if (status != PST_DONE) give_up(run->client, tensor.name, status);
   char hex[65];
-  sha256_hex((const unsigned char *)info->address + offset, bytes, hex);
+  sha256_hex((const unsigned char*)info->address + offset, bytes, hex);
   ++run->compared;
   run->bytes += bytes;
   if (strcmp(hex, want->hex) != 0) {
@@ -104,7 +104,7 @@ static void compare_tensor(struct run *run, const pst_table_info *info, uint32_t
   if (status != PST_DONE) give_up(run->client, "unpin", status);
 }
 
-static void hold(struct run *run) {
+static void hold(struct run* run) {
   for (uint32_t index = 0; index < HOLD_TENSORS; ++index) {
     uint64_t offset = 0, bytes = 0;
     pst_status status = pst_table_tensor(run->table, index, &offset, &bytes);
@@ -122,16 +122,20 @@ static int input_ended(void) {
   return poll(&input, 1, 0) > 0;
 }
 
-int main(int count, char **words) {
+int main(int count, char** words) {
   pst_connect_options options = {.size = sizeof options, .name = "verify_checkpoint"};
-  const char *file = NULL;
+  const char* file = NULL;
   long rounds = 1;
   int holds = 0;
   for (int i = 1; i < count; ++i) {
-    if (strcmp(words[i], "--socket") == 0 && i + 1 < count) options.socket = words[++i];
-    else if (strcmp(words[i], "--rounds") == 0 && i + 1 < count) rounds = strtol(words[++i], NULL, 10);
-    else if (strcmp(words[i], "--hold") == 0) holds = 1;
-    else file = words[i];
+    if (strcmp(words[i], "--socket") == 0 && i + 1 < count)
+      options.socket = words[++i];
+    else if (strcmp(words[i], "--rounds") == 0 && i + 1 < count)
+      rounds = strtol(words[++i], NULL, 10);
+    else if (strcmp(words[i], "--hold") == 0)
+      holds = 1;
+    else
+      file = words[i];
   }
   if (file == NULL) {
     fprintf(stderr, "usage: verify_checkpoint [--socket PATH] [--rounds N] [--hold] FILE\n");
@@ -147,7 +151,8 @@ int main(int count, char **words) {
   if (status != PST_DONE) give_up(run.client, "table", status);
   pst_checkpoint_info checkpoint = {.size = sizeof checkpoint};
   pst_table_info table = {.size = sizeof table};
-  if (pst_checkpoint_describe(run.checkpoint, &checkpoint) != PST_DONE || pst_table_describe(run.table, &table) != PST_DONE) {
+  if (pst_checkpoint_describe(run.checkpoint, &checkpoint) != PST_DONE ||
+      pst_table_describe(run.table, &table) != PST_DONE) {
     return 1;
   }
   struct timespec start, end;

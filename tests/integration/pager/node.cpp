@@ -28,9 +28,10 @@ Node::Node(const NodeOptions& options) : frame_bytes(options.frame_bytes) {
   thread_options.loads.read_bytes_max = 64 * 1024;
   thread_options.pager.revoke_deadline = options.revoke_deadline;
   thread_options.pager.stop_deadline = options.stop_deadline;
-  auto started = DataplaneThread::start({.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
-                                         .writer = std::shared_ptr<FrameWriter>(device, &device->writer())},
-                                        std::make_unique<SimpleEviction>(), thread_options, options.make_reader);
+  auto started =
+      DataplaneThread::start({.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
+                              .writer = std::shared_ptr<FrameWriter>(device, &device->writer())},
+                             std::make_unique<SimpleEviction>(), thread_options, options.make_reader);
   CHECK(started);
   thread = *std::move(started);
 }
@@ -63,7 +64,8 @@ std::uint32_t Node::open_table(std::uint32_t table, TableSource source, TableKin
 
 std::uint32_t Node::open_identity(std::uint32_t table, const std::string& name) {
   const std::shared_ptr<CheckpointFile> file = open(name);
-  return open_table(table, {.layout = PageLayout::identity(file->identity().bytes, frame_bytes), .files = {file}});
+  return open_table(table,
+                    {.layout = PageLayout::identity(file->identity().bytes, frame_bytes), .files = {file}});
 }
 
 void Node::open_private(std::uint32_t table, TableKind kind, std::uint32_t pages, std::uint32_t owner,
@@ -97,7 +99,8 @@ void Node::attach(std::uint32_t session, std::uint32_t table) {
   auto made = PinWords::create(words.at(table)->pages());
   CHECK(made);
   pins[table] = *made;
-  mail(mail::AttachTable{.session = SessionId{session}, .table = TableId{table}, .number = TableNumber{table}, .pins = *made});
+  mail(mail::AttachTable{
+      .session = SessionId{session}, .table = TableId{table}, .number = TableNumber{table}, .pins = *made});
 }
 
 void Node::mail(PagerMail message) { CHECK(thread->mail().try_push(std::move(message))); }

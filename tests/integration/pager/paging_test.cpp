@@ -63,7 +63,9 @@ TEST(Paging, ServesTwoClientsFromADeviceThatIsSmallerThanTheFile) {
   use(*first, 1);
   other.join();
   EXPECT_LE(node.thread->stats().used_bytes.load(), 12 * frame);
-  EXPECT_TRUE(eventually([&] { return node.thread->stats().evictions[static_cast<std::size_t>(EvictReason::fault)].load() > 100u; }));
+  EXPECT_TRUE(eventually([&] {
+    return node.thread->stats().evictions[static_cast<std::size_t>(EvictReason::fault)].load() > 100u;
+  }));
   EXPECT_LE(node.device->owner().stats().alive, 12u);
 }
 
@@ -74,7 +76,8 @@ TEST(Paging, LoadsOnceWhatTwoClientsFaultAtOnce) {
   const auto first = node.connect(1), second = node.connect(2);
   node.attach(1, 1);
   node.attach(2, 1);
-  const std::uint64_t of_first = first->start_fault(1, 0, pages), of_second = second->start_fault(1, 0, pages);
+  const std::uint64_t of_first = first->start_fault(1, 0, pages),
+                      of_second = second->start_fault(1, 0, pages);
   EXPECT_EQ(first->wait_for(of_first).result, code(TicketResult::done));
   EXPECT_EQ(second->wait_for(of_second).result, code(TicketResult::done));
   for (std::uint32_t page = 0; page < pages; ++page) {

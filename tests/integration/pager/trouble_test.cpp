@@ -61,7 +61,8 @@ TEST(PagingTrouble, LoadsTheRightBytesThroughShortReads) {
   const auto client = node.connect(1);
   node.attach(1, 1);
   ASSERT_EQ(client->fault(1, 0, pages).result, code(TicketResult::done));
-  for (std::uint32_t page = 0; page < pages; ++page) EXPECT_TRUE(equals_page(client->bytes(1, page), content, page));
+  for (std::uint32_t page = 0; page < pages; ++page)
+    EXPECT_TRUE(equals_page(client->bytes(1, page), content, page));
   EXPECT_TRUE(eventually([&] { return node.thread->stats().short_reads.load() > 10u; }));
 }
 
@@ -104,7 +105,8 @@ TEST(PagingTrouble, ForgetsAClientThatWasKilledAndServesTheOthers) {
   const auto other = node.connect(2);
   node.attach(2, 1);
   ASSERT_EQ(other->fault(1, 8, 8).result, code(TicketResult::done));  // Needs every frame of the device.
-  for (std::uint32_t page = 8; page < 16; ++page) EXPECT_TRUE(equals_page(other->bytes(1, page), content, page));
+  for (std::uint32_t page = 8; page < 16; ++page)
+    EXPECT_TRUE(equals_page(other->bytes(1, page), content, page));
   EXPECT_TRUE(eventually([&] { return node.thread->stats().private_bytes.load() == 0u; }));
   ::close(told[0]);
   ::close(told[1]);
@@ -178,7 +180,8 @@ TEST(PagingTrouble, StopsAlthoughAReadNeverEnds) {
   EXPECT_TRUE(eventually([&] { return node.words[1]->load(0) != 0; }));
   node.mail(mail::Stop{});
   const std::string stuck_on = node.wait_for<PagerStopped>().stuck_on;
-  EXPECT_NE(stuck_on.find("bytes at 0 of checkpoint " + node.open("weights")->identity().id()), std::string::npos)
+  EXPECT_NE(stuck_on.find("bytes at 0 of checkpoint " + node.open("weights")->identity().id()),
+            std::string::npos)
       << stuck_on;
   node.stop();
 }

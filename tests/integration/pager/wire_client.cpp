@@ -62,7 +62,8 @@ bool WireClient::receive(int milliseconds) {
 void WireClient::take(const wire::GrantBatch& batch) {
   for (std::size_t index = 0; index < batch.size(); ++index) {
     const wire::GrantEntry entry = batch[index];
-    auto memory = Mapping::shared(fds_[index], page_bytes_, entry.writable ? Access::read_write : Access::read);
+    auto memory =
+        Mapping::shared(fds_[index], page_bytes_, entry.writable ? Access::read_write : Access::read);
     CHECK(memory && !has(entry.table, entry.page));
     const Result<int> seals = seals_of(fds_[index]);
     last_descriptor_seals = seals ? std::optional(*seals) : std::nullopt;
@@ -81,7 +82,8 @@ void WireClient::take(const wire::RevokePage& page) {
   if (found->second.pinned) {
     ++busy;
     found->second.wanted = true;
-    return send(PeerBusy{.table = page.table, .page = page.page, .generation = page.generation, .later = false});
+    return send(
+        PeerBusy{.table = page.table, .page = page.page, .generation = page.generation, .later = false});
   }
   pages_.erase(found);
   send(PeerAcked{.table = page.table, .page = page.page, .generation = page.generation});

@@ -29,7 +29,8 @@ class WireClient {
     bool wanted = false;  // Answered busy.
   };
 
-  WireClient(UniqueFd socket, std::uint64_t page_bytes) : socket_(std::move(socket)), page_bytes_(page_bytes) {}
+  WireClient(UniqueFd socket, std::uint64_t page_bytes)
+      : socket_(std::move(socket)), page_bytes_(page_bytes) {}
 
   // Sends the request and serves the socket until it is completed. Aborts when nothing comes for 20 s.
   PeerCompletion fault(std::uint32_t table, std::uint32_t first, std::uint32_t count = 1);
@@ -41,7 +42,9 @@ class WireClient {
   bool serve(int milliseconds);
 
   bool has(std::uint32_t table, std::uint32_t page) const { return pages_.contains({table, page}); }
-  std::span<std::byte> bytes(std::uint32_t table, std::uint32_t page) { return at(table, page).memory.bytes(); }
+  std::span<std::byte> bytes(std::uint32_t table, std::uint32_t page) {
+    return at(table, page).memory.bytes();
+  }
   std::uint64_t generation(std::uint32_t table, std::uint32_t page) { return at(table, page).generation; }
   void pin(std::uint32_t table, std::uint32_t page) { at(table, page).pinned = true; }
   void unpin(std::uint32_t table, std::uint32_t page);
@@ -52,7 +55,7 @@ class WireClient {
   UniqueFd& socket() { return socket_; }
 
   std::uint32_t revokes = 0, busy = 0;
-  bool closing = false;  // The service said so.
+  bool closing = false;                      // The service said so.
   std::optional<int> last_descriptor_seals;  // Of the newest page, before its descriptor was closed.
 
  private:

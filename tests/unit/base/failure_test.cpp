@@ -32,7 +32,9 @@ TEST(Result, TryPassesValuesAndErrorsOn) {
   EXPECT_EQ(twice(error).error(), error);
 }
 
-TEST(CheckDeathTest, StopsWithTheConditionInTheText) { EXPECT_DEATH(CHECK(1 + 1 == 3), "CHECK\\(1 \\+ 1 == 3\\)"); }
+TEST(CheckDeathTest, StopsWithTheConditionInTheText) {
+  EXPECT_DEATH(CHECK(1 + 1 == 3), "CHECK\\(1 \\+ 1 == 3\\)");
+}
 
 }  // namespace
 }  // namespace penstock

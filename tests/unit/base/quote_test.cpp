@@ -18,7 +18,9 @@ TEST(Quote, EscapesWhatCouldForgeALineOrSteerATerminal) {
   EXPECT_EQ(quote(std::string_view("a\0b", 3)), "\"a\\u0000b\"");
   EXPECT_EQ(quote("say \"hi\" \\"), "\"say \\\"hi\\\" \\\\\"");
   EXPECT_EQ(quote("\xc2\x85"), "\"\\u0085\"");
-  EXPECT_EQ(quote("a\xe2\x80\xae" "b"), "\"a\\u202eb\"");
+  EXPECT_EQ(quote("a\xe2\x80\xae"
+                  "b"),
+            "\"a\\u202eb\"");
 }
 
 TEST(Quote, ShowsBytesThatAreNoUtf8) {

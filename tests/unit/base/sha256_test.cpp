@@ -13,7 +13,8 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 // FIPS 180-4 example values.
 TEST(Sha256, EqualsThePublishedExamples) {
   EXPECT_EQ(to_hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(to_hex(sha256(bytes_of("abc"))), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(to_hex(sha256(bytes_of("abc"))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(Sha256, DoesNotDependOnHowTheBytesArrive) {

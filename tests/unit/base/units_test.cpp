@@ -20,12 +20,14 @@ TEST(ParseBytes, ReadsIecUnitsAndBareNumbers) {
 }
 
 TEST(ParseBytes, RefusesWithTheValueAndTheAllowedRange) {
-  for (const char* text : {"", " ", "-1", "-1GiB", "1.5GiB", "1,5GiB", "1GB", "1G", "1kb", "1gib", "GiB", "+1", "0x10",
-                           "1 GiB x", "9223372036854775808", "8388608TiB", "18446744073709551616", "1e3", "1\nGiB"}) {
+  for (const char* text :
+       {"", " ", "-1", "-1GiB", "1.5GiB", "1,5GiB", "1GB", "1G", "1kb", "1gib", "GiB", "+1", "0x10",
+        "1 GiB x", "9223372036854775808", "8388608TiB", "18446744073709551616", "1e3", "1\nGiB"}) {
     const auto refused = parse_bytes(text);
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().kind, FailureKind::invalid_argument);
-    EXPECT_NE(refused.error().message.find("9223372036854775807"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("9223372036854775807"), std::string::npos)
+        << refused.error().message;
     EXPECT_EQ(refused.error().message.find('\n'), std::string::npos);
   }
   EXPECT_EQ(parse_bytes("1GB").error().message.substr(0, 32), "\"1GB\" has the unknown unit \"GB\":");

@@ -19,7 +19,8 @@ CheckpointPlan plan_of(const char* shape, std::optional<std::uint64_t> bytes) {
 
 TEST(CheckpointPlan, ItsHeaderSatisfiesTheParser) {
   for (const Shape& shape : all_shapes()) {
-    for (const std::optional<std::uint64_t> bytes : {std::optional<std::uint64_t>{}, std::optional{100 * mib}}) {
+    for (const std::optional<std::uint64_t> bytes :
+         {std::optional<std::uint64_t>{}, std::optional{100 * mib}}) {
       const CheckpointPlan plan = plan_of(shape.name, bytes);
       const auto header = std::as_bytes(std::span(plan.header));
       const auto identified = identify(header.first(identify_bytes), plan.file_bytes);

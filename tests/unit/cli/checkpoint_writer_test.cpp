@@ -30,7 +30,8 @@ TEST(CheckpointWriter, ItsChecksumsAreThoseOfTheFilesBytes) {
   ASSERT_TRUE(index);
   std::string lines;
   for (const TensorEntry& tensor : index->tensors()) {
-    lines += to_hex(sha256(std::span(bytes).subspan(tensor.extent.offset, tensor.extent.length))) + "  " + tensor.name + "\n";
+    lines += to_hex(sha256(std::span(bytes).subspan(tensor.extent.offset, tensor.extent.length))) + "  " +
+             tensor.name + "\n";
   }
   EXPECT_EQ(lines, written->digest_lines);
 }

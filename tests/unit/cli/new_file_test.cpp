@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::size_t entries(const test::TemporaryFolder& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
 }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }

@@ -29,7 +29,8 @@ const ShapeTensor& named(const std::vector<ShapeTensor>& tensors, std::string_vi
 TEST(Shapes, HaveDistinctNames) {
   for (const Shape& shape : all_shapes()) {
     std::set<std::string> names;
-    for (const ShapeTensor& tensor : shape.tensors()) EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+    for (const ShapeTensor& tensor : shape.tensors())
+      EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
     EXPECT_EQ(find_shape(shape.name), &shape);
   }
   EXPECT_EQ(find_shape("sd1"), nullptr);
@@ -40,9 +41,13 @@ TEST(Shapes, SdxlIsThePublishedFile) {
   EXPECT_EQ(tensors.size(), 2515u);
   EXPECT_EQ(bytes_of(tensors), 6'937'676'352u);
   using Sizes = std::vector<std::uint64_t>;
-  EXPECT_EQ(named(tensors, "model.diffusion_model.output_blocks.2.0.skip_connection.weight").shape, (Sizes{1280, 1920, 1, 1}));
-  EXPECT_EQ(named(tensors, "model.diffusion_model.middle_block.1.transformer_blocks.9.attn2.to_k.weight").shape, (Sizes{1280, 2048}));
-  EXPECT_EQ(named(tensors, "model.diffusion_model.output_blocks.8.0.in_layers.2.weight").shape, (Sizes{320, 640, 3, 3}));
+  EXPECT_EQ(named(tensors, "model.diffusion_model.output_blocks.2.0.skip_connection.weight").shape,
+            (Sizes{1280, 1920, 1, 1}));
+  EXPECT_EQ(
+      named(tensors, "model.diffusion_model.middle_block.1.transformer_blocks.9.attn2.to_k.weight").shape,
+      (Sizes{1280, 2048}));
+  EXPECT_EQ(named(tensors, "model.diffusion_model.output_blocks.8.0.in_layers.2.weight").shape,
+            (Sizes{320, 640, 3, 3}));
 }
 
 TEST(Shapes, FluxDevHasTwelveBillionElements) {

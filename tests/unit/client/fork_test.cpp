@@ -2,11 +2,11 @@
 // A child made by fork has no tensors, and is told so.
 #include "tests/unit/client/scripted_client.hpp"
 
-#include <csignal>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 namespace penstock::test {
 namespace {
@@ -17,7 +17,8 @@ class Fork : public ScriptedClient {
   template <class Look>
   static int in_child(Look look, bool raw = false) {
     const pid_t child =
-        raw ? static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)) : ::fork();
+        raw ? static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr))
+            : ::fork();
     if (child == 0) ::_exit(look());
     int status = 0;
     EXPECT_EQ(::waitpid(child, &status, 0), child);
@@ -106,7 +107,8 @@ TEST_F(Fork, AForkDuringFaultsLeavesNoPageInTheChild) {
     while (!stop) {
       const auto message = service.device().next_within(std::chrono::milliseconds(20));
       if (!message) continue;
-      if (const auto* fault = std::get_if<PeerFault>(&*message)) service.device().grant(fault->table, fault->first, fault->count, 1, fault->request);
+      if (const auto* fault = std::get_if<PeerFault>(&*message))
+        service.device().grant(fault->table, fault->first, fault->count, 1, fault->request);
     }
   });
   std::thread faults([&] {

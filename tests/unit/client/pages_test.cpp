@@ -130,7 +130,8 @@ TEST_F(Pages, AFaultThatTakesTooLongIsCancelled) {
 TEST_F(Pages, FailuresOfAFaultKeepTheirKind) {
   open();
   auto pinned = pin_later(0);
-  service.device().complete(service.device().next<PeerFault>().request, TicketResult::failed, FailureKind::io_error);
+  service.device().complete(service.device().next<PeerFault>().request, TicketResult::failed,
+                            FailureKind::io_error);
   EXPECT_EQ(pinned.get(), PST_IO_ERROR);
 }
 

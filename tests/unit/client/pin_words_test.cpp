@@ -17,7 +17,8 @@ TEST(PinWords, APinCountsAndLeavesATouch) {
 }
 
 TEST(PinWords, OnlyAMappedPageIsPinned) {
-  for (const std::uint32_t state : {std::uint32_t{PSTW_PIN_UNMAPPED}, std::uint32_t{PSTW_PIN_REVOKING}, pin_state_moved}) {
+  for (const std::uint32_t state :
+       {std::uint32_t{PSTW_PIN_UNMAPPED}, std::uint32_t{PSTW_PIN_REVOKING}, pin_state_moved}) {
     PinWord word = pstw_pin_word(state, 0);
     EXPECT_EQ(pin_page(word), PinOutcome::not_mapped);
     EXPECT_EQ(word, pstw_pin_word(state, 0));

@@ -9,7 +9,9 @@ namespace {
 
 class PrivatePages : public ScriptedClient {
  protected:
-  volatile std::uint8_t& writable(std::uint32_t page) { return const_cast<volatile std::uint8_t*>(bytes)[page * page_bytes + 17]; }
+  volatile std::uint8_t& writable(std::uint32_t page) {
+    return const_cast<volatile std::uint8_t*>(bytes)[page * page_bytes + 17];
+  }
 
   // The kernel writes to the page, or refuses to.
   bool takes_writes(std::uint32_t page) {
@@ -23,8 +25,9 @@ class PrivatePages : public ScriptedClient {
   }
 
   void make_private(std::uint32_t page, std::uint64_t shared, std::uint64_t own) {
-    auto made = std::async(std::launch::async,
-                           [=, this] { return pst_make_private(table, page * page_bytes, page_bytes, 20 * second); });
+    auto made = std::async(std::launch::async, [=, this] {
+      return pst_make_private(table, page * page_bytes, page_bytes, 20 * second);
+    });
     auto& device = service.device();
     const auto asked = device.next<PeerMakePrivate>();
     EXPECT_EQ(asked.table, service.table().number);
@@ -95,7 +98,8 @@ TEST_F(PrivatePages, TheSerialChangesWithThePrivatePage) {
   ASSERT_EQ(pst_serials(table, 0, 1, &before, 1, &count), PST_DONE);
   bring_in(0, 1, 3);
   make_private(0, 3, 3);
-  service.table().overlay_words->store(0, static_cast<std::uint64_t>(PSTW_RESIDENT) << PSTW_RESIDENCY_SHIFT | 3);
+  service.table().overlay_words->store(0,
+                                       static_cast<std::uint64_t>(PSTW_RESIDENT) << PSTW_RESIDENCY_SHIFT | 3);
   ASSERT_EQ(pst_serials(table, 0, 1, &made, 1, &count), PST_DONE);
   service.table().overlay_words->store(0, 3);
   ASSERT_EQ(pst_serials(table, 0, 1, &lost, 1, &count), PST_DONE);
@@ -115,7 +119,8 @@ TEST_F(PrivatePages, PrivatePagesAreFreedFirst) {
   make_private(1, 3, 8);
   ASSERT_EQ(unpin(0, 2), PST_DONE);
   std::uint64_t freed = 0;
-  auto done = std::async(std::launch::async, [&] { return pst_free(client, nullptr, 1, 20 * second, &freed); });
+  auto done =
+      std::async(std::launch::async, [&] { return pst_free(client, nullptr, 1, 20 * second, &freed); });
   const auto release = service.device().next<PeerRelease>();
   EXPECT_EQ(release.table, service.table().overlay);
   EXPECT_EQ(release.page, 1u);
@@ -130,7 +135,8 @@ TEST_F(PrivatePages, WrittenCopiesStayHereAndAreDroppedWithTheLastPermission) {
   const auto fault = service.device().next<PeerFault>();
   const UniqueFd frame = make_frame(9);
   const GrantedPage granted{fault.table, 0, 1, false, frame.get()};
-  ASSERT_TRUE(service.device().port().send_grants(1, std::span(&granted, 1), PeerCompletion{.request = fault.request}));
+  ASSERT_TRUE(service.device().port().send_grants(1, std::span(&granted, 1),
+                                                  PeerCompletion{.request = fault.request}));
   ASSERT_EQ(pinned.get(), PST_DONE);
   ASSERT_EQ(pst_allow_writes(table, 0, 1), PST_DONE);
   ASSERT_EQ(pst_allow_writes(table, 0, 1), PST_DONE);

@@ -14,7 +14,8 @@ class Reconnect : public ScriptedClient {
   pst_event_kind next_event() {
     pst_event event{};
     event.size = sizeof event;
-    EXPECT_TRUE(eventually([&] { return pst_next_event(client, &event) == PST_DONE && event.kind != PST_EVENT_REVOKED; }));
+    EXPECT_TRUE(eventually(
+        [&] { return pst_next_event(client, &event) == PST_DONE && event.kind != PST_EVENT_REVOKED; }));
     return static_cast<pst_event_kind>(event.kind);
   }
   bool readable(std::uint32_t page) const {

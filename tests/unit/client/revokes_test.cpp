@@ -155,7 +155,8 @@ TEST_F(Revokes, FreeGivesUnpinnedPagesBackAndTellsWhatTheServiceSays) {
   ASSERT_EQ(unpin(0, 3), PST_DONE);
   auto& device = service.device();
   std::uint64_t freed = 0;
-  auto done = std::async(std::launch::async, [&] { return pst_free(client, nullptr, 2 * page_bytes, 20 * second, &freed); });
+  auto done = std::async(std::launch::async,
+                         [&] { return pst_free(client, nullptr, 2 * page_bytes, 20 * second, &freed); });
   const auto first = device.next<PeerRelease>();
   const auto next = device.next<PeerRelease>();
   EXPECT_TRUE(first.drop_if_last);
@@ -177,8 +178,10 @@ TEST_F(Revokes, FreeGivesUnpinnedPagesBackAndTellsWhatTheServiceSays) {
 
 TEST_F(Revokes, FreeAsksTheServiceForTheRest) {
   open();
-  service.on_request = [](std::uint64_t, const wire::ClientMessage& message) -> std::optional<wire::ServiceMessage> {
-    if (const auto* free = std::get_if<wire::Free>(&message)) return wire::FreeReply{.freed_bytes = free->bytes - 1};
+  service.on_request = [](std::uint64_t,
+                          const wire::ClientMessage& message) -> std::optional<wire::ServiceMessage> {
+    if (const auto* free = std::get_if<wire::Free>(&message))
+      return wire::FreeReply{.freed_bytes = free->bytes - 1};
     return wire::Done{};
   };
   std::uint64_t freed = 0;

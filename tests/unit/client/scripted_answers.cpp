@@ -23,8 +23,9 @@ std::vector<std::byte> index_of_two_tensors() {
   const IndexContent content{
       .format = "safetensors",
       .files = {{.name = "model.safetensors", .bytes = 8 * page_bytes, .data_offset = 4096}},
-      .tensors = {{.name = "b.weight", .dtype = Dtype::u8, .shape = {2, 100}, .extent = {4096, 200}, .file = 0},
-                  {.name = "a.weight", .dtype = Dtype::bf16, .shape = {100}, .extent = {4296, 200}, .file = 0}},
+      .tensors =
+          {{.name = "b.weight", .dtype = Dtype::u8, .shape = {2, 100}, .extent = {4096, 200}, .file = 0},
+           {.name = "a.weight", .dtype = Dtype::bf16, .shape = {100}, .extent = {4296, 200}, .file = 0}},
       .metadata = {{"format", "pt"}}};
   return *build_index_blob(content);
 }
@@ -46,7 +47,8 @@ bool ScriptedService::serve_one() {
   if (!length) return length.error().code == Errc::busy;
   const auto decoded = wire::decode_client_message(std::span(buffer_).first(*length), fds_.size());
   if (!decoded) return false;
-  auto own = on_request ? on_request(decoded->request, decoded->message) : std::optional<wire::ServiceMessage>(wire::Done{});
+  auto own = on_request ? on_request(decoded->request, decoded->message)
+                        : std::optional<wire::ServiceMessage>(wire::Done{});
   if (own && !std::holds_alternative<wire::Done>(*own)) {
     reply(decoded->request, *own);
   } else if (own) {
@@ -63,13 +65,17 @@ bool ScriptedService::serve_one() {
 void ScriptedService::answer(std::uint64_t request, const wire::ClientMessage& message) {
   if (std::holds_alternative<wire::Hello>(message)) {
     if (protocol != PSTW_PROTOCOL) {
-      return reply(request, wire::Refused{.service_protocol = protocol, .client_protocol = PSTW_PROTOCOL, .text = "no"});
+      return reply(
+          request,
+          wire::Refused{.service_protocol = protocol, .client_protocol = PSTW_PROTOCOL, .text = "no"});
     }
-    return reply(request, wire::HelloReply{.session = 7,
-                                           .version = "test",
-                                           .revoke_deadline_ns = 1'000'000'000,
-                                           .cooperative_deadline_ns = 30'000'000'000,
-                                           .devices = {{.id = "host", .frame_bytes = page_bytes, .capacity_bytes = 1 << 30}}});
+    return reply(
+        request,
+        wire::HelloReply{.session = 7,
+                         .version = "test",
+                         .revoke_deadline_ns = 1'000'000'000,
+                         .cooperative_deadline_ns = 30'000'000'000,
+                         .devices = {{.id = "host", .frame_bytes = page_bytes, .capacity_bytes = 1 << 30}}});
   }
   if (std::holds_alternative<wire::OpenCheckpoint>(message)) return answer_checkpoint(request);
   if (const auto* open = std::get_if<wire::OpenTable>(&message)) return answer_table(request, *open);
@@ -78,7 +84,8 @@ void ScriptedService::answer(std::uint64_t request, const wire::ClientMessage& m
     return reply(request, wire::AdmitReply{.grant = 5, .work_bytes = admit->work_bytes, .waited_ns = 0});
   }
   if (std::holds_alternative<wire::Free>(message)) return reply(request, wire::FreeReply{.freed_bytes = 0});
-  if (const auto* query = std::get_if<wire::Query>(&message)) return reply(request, wire::QueryReply{.json = query->json});
+  if (const auto* query = std::get_if<wire::Query>(&message))
+    return reply(request, wire::QueryReply{.json = query->json});
   if (std::holds_alternative<wire::CancelRequest>(message)) return;
   reply(request, wire::Done{});
 }
@@ -88,15 +95,22 @@ void ScriptedService::answer_checkpoint(std::uint64_t request) {
   const UniqueFd blob = *make_sealed_blob("index", index);
   const int fds[] = {blob.get()};
   reply(request,
-        wire::CheckpointReply{.checkpoint = ++last_handle_, .id = checkpoint_id, .files = 1, .tensors = 2,
-                              .file_bytes = 8 * page_bytes, .tensor_bytes = 400, .index_bytes = index.size()},
+        wire::CheckpointReply{.checkpoint = ++last_handle_,
+                              .id = checkpoint_id,
+                              .files = 1,
+                              .tensors = 2,
+                              .file_bytes = 8 * page_bytes,
+                              .tensor_bytes = 400,
+                              .index_bytes = index.size()},
         fds);
 }
 
 void ScriptedService::answer_table(std::uint64_t request, const wire::OpenTable& open) {
   auto table = std::make_unique<ScriptedTable>();
   table->number = ++last_table_;
-  table->pages = open.kind == TableKind::anonymous ? static_cast<std::uint32_t>((open.bytes + page_bytes - 1) / page_bytes) : pages;
+  table->pages = open.kind == TableKind::anonymous
+                     ? static_cast<std::uint32_t>((open.bytes + page_bytes - 1) / page_bytes)
+                     : pages;
   table->asked = open;
   table->words = std::make_shared<SharedWords>(table->pages);
   table->pins = std::make_shared<SharedWords>(table->pages);
@@ -110,10 +124,15 @@ void ScriptedService::answer_table(std::uint64_t request, const wire::OpenTable&
   const bool first = device_ == nullptr;
   if (first) fds.push_back(pair.second.get());
   reply(request,
-        wire::TableReply{.table = table->number, .overlay_table = table->overlay, .pages = table->pages,
-                         .layout = wire::Layout::identity, .page_bytes = page_bytes,
-                         .table_bytes = open.kind == TableKind::anonymous ? open.bytes : pages * page_bytes, .shift_bytes = 0,
-                         .tensor_offsets = 0, .device_socket = first},
+        wire::TableReply{.table = table->number,
+                         .overlay_table = table->overlay,
+                         .pages = table->pages,
+                         .layout = wire::Layout::identity,
+                         .page_bytes = page_bytes,
+                         .table_bytes = open.kind == TableKind::anonymous ? open.bytes : pages * page_bytes,
+                         .shift_bytes = 0,
+                         .tensor_offsets = 0,
+                         .device_socket = first},
         fds);
   const std::lock_guard lock(mutex_);
   if (first) device_ = std::make_unique<ScriptedDevice>(std::move(pair.first));

@@ -49,7 +49,8 @@ class ScriptedClient : public ::testing::Test {
   }
   void open_anonymous(std::uint32_t pages) {
     if (client == nullptr) connect();
-    ASSERT_EQ(pst_table_anonymous(client, pages * page_bytes, nullptr, &table), PST_DONE) << pst_last_error(client);
+    ASSERT_EQ(pst_table_anonymous(client, pages * page_bytes, nullptr, &table), PST_DONE)
+        << pst_last_error(client);
     pst_table_info info{};
     info.size = sizeof info;
     ASSERT_EQ(pst_table_describe(table, &info), PST_DONE);
@@ -60,7 +61,8 @@ class ScriptedClient : public ::testing::Test {
     return pst_fault(table, first * page_bytes, count * page_bytes, timeout_ns);
   }
   // On a thread of its own, as it waits for what the test is going to send.
-  std::future<pst_status> pin_later(std::uint32_t first, std::uint32_t count = 1, std::uint64_t timeout_ns = 20 * second) {
+  std::future<pst_status> pin_later(std::uint32_t first, std::uint32_t count = 1,
+                                    std::uint64_t timeout_ns = 20 * second) {
     return std::async(std::launch::async, [=, this] { return pin(first, count, timeout_ns); });
   }
   pst_status unpin(std::uint32_t first, std::uint32_t count = 1) {

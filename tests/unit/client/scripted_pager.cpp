@@ -12,8 +12,9 @@ ScriptedPager::ScriptedPager(ScriptedDevice& device, ScriptedTable& table, std::
     : device_(device), table_(table), random_(seed), pages_(table.pages) {}
 
 bool ScriptedPager::settled() const {
-  return faults_.empty() && !batch_open_ &&
-         std::none_of(pages_.begin(), pages_.end(), [](const Page& page) { return page.state == State::revoking; });
+  return faults_.empty() && !batch_open_ && std::none_of(pages_.begin(), pages_.end(), [](const Page& page) {
+           return page.state == State::revoking;
+         });
 }
 
 bool ScriptedPager::step() {
@@ -25,7 +26,8 @@ bool ScriptedPager::step() {
 }
 
 void ScriptedPager::on(const PeerFault& fault) {
-  require(fault.table == table_.number && fault.count > 0 && fault.first + fault.count <= pages_.size(), "a fault leaves its table");
+  require(fault.table == table_.number && fault.count > 0 && fault.first + fault.count <= pages_.size(),
+          "a fault leaves its table");
   if (broken_.empty()) faults_.push_back(fault);
 }
 
@@ -35,7 +37,8 @@ void ScriptedPager::serve_faults() {
   std::vector<GrantedPage> granted;
   std::vector<UniqueFd> frames;
   for (std::uint32_t i = fault.first; i < fault.first + fault.count; ++i) {
-    if (pages_[i].state == State::revoking || pages_[i].state == State::later) return;  // Its answer comes first.
+    if (pages_[i].state == State::revoking || pages_[i].state == State::later)
+      return;  // Its answer comes first.
   }
   for (std::uint32_t i = fault.first; i < fault.first + fault.count; ++i) {
     Page& page = pages_[i];
@@ -52,7 +55,8 @@ void ScriptedPager::serve_faults() {
 }
 
 void ScriptedPager::on(const PeerGranted& granted) {
-  require(batch_open_ && granted.batch == device_.last_batch(), "a batch is acknowledged once, by its number");
+  require(batch_open_ && granted.batch == device_.last_batch(),
+          "a batch is acknowledged once, by its number");
   batch_open_ = false;
 }
 
@@ -82,13 +86,15 @@ void ScriptedPager::on(const PeerRelease& release) {
   require(page.generation == release.generation, "released another generation");
   page.state = State::absent;
   page.wants_idle = false;
-  if (release.request != 0) device_.complete(release.request, TicketResult::done, FailureKind::internal, page_bytes);
+  if (release.request != 0)
+    device_.complete(release.request, TicketResult::done, FailureKind::internal, page_bytes);
 }
 
 void ScriptedPager::revoke_something() {
   const auto at = static_cast<std::uint32_t>(random_.below(pages_.size()));
   Page& page = pages_[at];
-  const bool protected_by_batch = batch_open_ && at >= completing_.first && at < completing_.first + completing_.count;
+  const bool protected_by_batch =
+      batch_open_ && at >= completing_.first && at < completing_.first + completing_.count;
   if (page.state != State::granted || page.wants_idle || protected_by_batch) return;
   page.state = State::revoking;
   device_.revoke(table_.number, at, page.generation);

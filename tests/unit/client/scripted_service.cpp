@@ -39,7 +39,8 @@ UniqueFd make_frame(std::uint8_t fill, bool writable) {
 
 SharedWords::SharedWords(std::uint32_t count)
     : fd(std::move(*create_memfd("words", std::max(count, 1u) * sizeof(std::uint64_t)))),
-      mapping(std::move(*Mapping::shared(fd.get(), std::max(count, 1u) * sizeof(std::uint64_t), Access::read_write))) {}
+      mapping(std::move(
+          *Mapping::shared(fd.get(), std::max(count, 1u) * sizeof(std::uint64_t), Access::read_write))) {}
 
 std::uint64_t SharedWords::load(std::uint32_t at) const {
   return reinterpret_cast<const std::atomic<std::uint64_t>*>(mapping.data())[at].load();
@@ -65,8 +66,8 @@ bool ScriptedDevice::hung_up() {
   return false;
 }
 
-void ScriptedDevice::grant(std::uint32_t table, std::uint32_t first, std::uint32_t count, std::uint64_t generation,
-                           std::optional<std::uint64_t> completes, bool writable) {
+void ScriptedDevice::grant(std::uint32_t table, std::uint32_t first, std::uint32_t count,
+                           std::uint64_t generation, std::optional<std::uint64_t> completes, bool writable) {
   std::vector<UniqueFd> frames;
   std::vector<GrantedPage> pages;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -82,8 +83,8 @@ void ScriptedDevice::grant(std::span<const GrantedPage> pages, std::optional<std
   EXPECT_TRUE(port_.send_grants(++batch_, pages, completion));
 }
 
-void ScriptedDevice::grant_filled(std::uint32_t table, std::uint32_t page, std::uint64_t generation, std::uint8_t fill,
-                                  std::optional<std::uint64_t> completes, bool writable) {
+void ScriptedDevice::grant_filled(std::uint32_t table, std::uint32_t page, std::uint64_t generation,
+                                  std::uint8_t fill, std::optional<std::uint64_t> completes, bool writable) {
   const UniqueFd frame = make_frame(fill, writable);
   const GrantedPage granted{table, page, generation, writable, frame.get()};
   grant(std::span(&granted, 1), completes);
@@ -154,7 +155,8 @@ std::optional<std::pair<std::uint64_t, wire::ClientMessage>> ScriptedService::ta
   std::unique_lock lock(mutex_);
   std::optional<std::pair<std::uint64_t, wire::ClientMessage>> found;
   changed_.wait_for(lock, bound, [&] {
-    const auto at = std::find_if(requests_.begin(), requests_.end(), [&](const auto& one) { return one.second.index() == type; });
+    const auto at = std::find_if(requests_.begin(), requests_.end(),
+                                 [&](const auto& one) { return one.second.index() == type; });
     if (at == requests_.end()) return false;
     found = std::move(*at);
     requests_.erase(at);
@@ -163,13 +165,16 @@ std::optional<std::pair<std::uint64_t, wire::ClientMessage>> ScriptedService::ta
   return found;
 }
 
-void ScriptedService::send(std::uint64_t request, const wire::ServiceMessage& message) { reply(request, message); }
+void ScriptedService::send(std::uint64_t request, const wire::ServiceMessage& message) {
+  reply(request, message);
+}
 
 void ScriptedService::send_raw(std::span<const std::byte> bytes) {
   EXPECT_TRUE(send_message(control_.get(), bytes));
 }
 
-void ScriptedService::reply(std::uint64_t request, const wire::ServiceMessage& message, std::span<const int> fds) {
+void ScriptedService::reply(std::uint64_t request, const wire::ServiceMessage& message,
+                            std::span<const int> fds) {
   const auto bytes = wire::encode(request, message);
   CHECK(bytes);
   (void)send_message(control_.get(), *bytes, fds);

@@ -105,7 +105,8 @@ class ScriptedService {
   void send_raw(std::span<const std::byte> bytes);
 
   // Called on the service's thread; an empty answer holds it back. Set before the client connects.
-  std::function<std::optional<wire::ServiceMessage>(std::uint64_t request, const wire::ClientMessage&)> on_request;
+  std::function<std::optional<wire::ServiceMessage>(std::uint64_t request, const wire::ClientMessage&)>
+      on_request;
   std::uint32_t pages = 8;
   std::string checkpoint_id = "0123456789ab";
   std::uint32_t protocol = PSTW_PROTOCOL;

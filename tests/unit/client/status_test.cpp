@@ -12,9 +12,9 @@ namespace {
 
 TEST(Status, EachKindOfFailureHasItsNumberAndName) {
   int count = 0;
-#define X(name)                                                                 \
-  ++count;                                                                      \
-  EXPECT_NE(to_status(FailureKind::name), PST_DONE);                            \
+#define X(name)                                      \
+  ++count;                                           \
+  EXPECT_NE(to_status(FailureKind::name), PST_DONE); \
   EXPECT_STREQ(status_name(to_status(FailureKind::name)), #name);
   PENSTOCK_FAILURE_KINDS(X)
 #undef X

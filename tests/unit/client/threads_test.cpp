@@ -19,7 +19,8 @@ class PinnedByThreads : public ScriptedClient {
     Random random(seed);
     for (int i = 0; i < rounds; ++i) {
       const auto first = static_cast<std::uint32_t>(random.below(page_count));
-      const auto count = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(3, page_count - first)));
+      const auto count =
+          static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(3, page_count - first)));
       const pst_status status = pin(first, count);
       if (status != PST_DONE) {
         ++wrong_;

@@ -9,7 +9,8 @@ namespace {
 CheckpointIndex example() {
   std::vector<TensorEntry> tensors;
   for (const char* name : {"b", "a", "", "a.longer.name.than.any.small.string.holds"}) {
-    tensors.push_back({.name = name, .dtype = Dtype::u8, .shape = {2}, .extent = {100 + 2 * tensors.size(), 2}, .file = 0});
+    tensors.push_back(
+        {.name = name, .dtype = Dtype::u8, .shape = {2}, .extent = {100 + 2 * tensors.size(), 2}, .file = 0});
   }
   return CheckpointIndex("safetensors", 108, 100, std::move(tensors), {});
 }

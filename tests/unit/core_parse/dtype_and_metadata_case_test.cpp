@@ -7,13 +7,12 @@
 namespace penstock::test {
 namespace {
 
-constexpr std::string_view narrow_json =
-    R"({"w.e5m2":{"dtype":"F8_E5M2","shape":[3],"data_offsets":[0,3]},)"
-    R"("w.e8m0":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[3,5]},)"
-    R"("w.f4":{"dtype":"F4","shape":[2,8],"data_offsets":[5,13]},)"
-    R"("w.f6":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[13,16]},)"
-    R"("z.empty":{"dtype":"F32","shape":[0],"data_offsets":[16,16]},)"
-    R"("s.scalar":{"dtype":"F32","shape":[],"data_offsets":[16,20]}})";
+constexpr std::string_view narrow_json = R"({"w.e5m2":{"dtype":"F8_E5M2","shape":[3],"data_offsets":[0,3]},)"
+                                         R"("w.e8m0":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[3,5]},)"
+                                         R"("w.f4":{"dtype":"F4","shape":[2,8],"data_offsets":[5,13]},)"
+                                         R"("w.f6":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[13,16]},)"
+                                         R"("z.empty":{"dtype":"F32","shape":[0],"data_offsets":[16,16]},)"
+                                         R"("s.scalar":{"dtype":"F32","shape":[],"data_offsets":[16,20]}})";
 
 TEST(CaseP05, NarrowDtypesEmptyTensorsAndScalarsHaveTheirSizes) {
   ASSERT_EQ(narrow_json.size(), 367u);
@@ -71,8 +70,9 @@ TEST(CaseP06, AnEmptyAbsentOrNullMetadataIsNone) {
 }
 
 TEST(CaseP06, AValueThatIsNoStringIsRefusedWithItsKey) {
-  for (const auto& [value, key] : {std::pair{R"({"n":0})", R"("n")"}, std::pair{R"({"a":{"b":"c"}})", R"("a")"},
-                                   std::pair{R"({"x":null})", R"("x")"}, std::pair{R"({"x":["y"]})", R"("x")"}}) {
+  for (const auto& [value, key] :
+       {std::pair{R"({"n":0})", R"("n")"}, std::pair{R"({"a":{"b":"c"}})", R"("a")"},
+        std::pair{R"({"x":null})", R"("x")"}, std::pair{R"({"x":["y"]})", R"("x")"}}) {
     const auto refused = parse_json(with_metadata(value), 16);
     EXPECT_EQ(kind_of(refused), FailureKind::invalid_metadata);
     EXPECT_EQ(message_of(refused).find("metadata values must be strings"), 0u) << message_of(refused);
@@ -86,7 +86,8 @@ TEST(CaseP06, AValueThatIsNoStringIsRefusedWithItsKey) {
 TEST(CaseP06, TheReservedNameIsNeverATensor) {
   const auto refused = parse_json(with_metadata(R"({"dtype":"I32","shape":[1],"data_offsets":[16,20]})"), 20);
   EXPECT_EQ(kind_of(refused), FailureKind::invalid_metadata) << message_of(refused);
-  const auto escaped = parse_json(R"({"\u005f_metadata__":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})", 4);
+  const auto escaped =
+      parse_json(R"({"\u005f_metadata__":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})", 4);
   EXPECT_EQ(kind_of(escaped), FailureKind::invalid_metadata) << message_of(escaped);
 }
 
@@ -103,9 +104,12 @@ TEST(CaseP06, MetadataAloneIsAFileWithoutTensors) {
 }
 
 TEST(CaseP06, RepeatedMetadataIsRefused) {
-  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":{},"__metadata__":{}})", 0)), FailureKind::invalid_metadata);
-  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":null,"__metadata__":{}})", 0)), FailureKind::invalid_metadata);
-  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":{"k":"a","\u006b":"b"}})", 0)), FailureKind::invalid_metadata);
+  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":{},"__metadata__":{}})", 0)),
+            FailureKind::invalid_metadata);
+  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":null,"__metadata__":{}})", 0)),
+            FailureKind::invalid_metadata);
+  EXPECT_EQ(kind_of(parse_json(R"({"__metadata__":{"k":"a","\u006b":"b"}})", 0)),
+            FailureKind::invalid_metadata);
 }
 
 TEST(CaseP06, WhitespaceAroundTheHeaderIsAccepted) {

@@ -36,7 +36,8 @@ TEST(CaseP01, LfsPointerIsRefusedByNameWithBothSizes) {
 
 TEST(CaseP01, ADamagedPointerIsStillOne) {
   EXPECT_EQ(kind_of(parse_file("version https://git-lfs.github.com/spec/v1\n")), FailureKind::lfs_pointer);
-  const auto strange = parse_file("version https://git-lfs.github.com/spec/v1\r\nsize 12x\r\noid \x1b[2J\r\n");
+  const auto strange =
+      parse_file("version https://git-lfs.github.com/spec/v1\r\nsize 12x\r\noid \x1b[2J\r\n");
   EXPECT_EQ(kind_of(strange), FailureKind::lfs_pointer);
   EXPECT_EQ(message_of(strange).find('\x1b'), std::string::npos);
 }
@@ -64,14 +65,15 @@ TEST_P(CaseP02, IsRefusedByWhatItIs) {
 
 INSTANTIATE_TEST_SUITE_P(
     WrongContent, CaseP02,
-    testing::Values(
-        Foreign{"<!DOCTYPE html>", 5789751444030890300u, FailureKind::html, "HTML"},
-        Foreign{"<html><head>", 7510946913960880188u, FailureKind::html, "HTML"},
-        Foreign{R"({"error":"Unauthorized"})", 2482168881970750075u, FailureKind::json_text, "JSON text"},
-        Foreign{"PK\x03\x04\x00\x00\x08\x08"s, 578712552184433488u, FailureKind::zip, "zip"},
-        Foreign{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46"s + "\xf9 j\xa8P\x19.", 5088219219985302144u, FailureKind::pickle, "pickle"},
-        Foreign{"\x80\x04\x95\x00\x00\x00\x00\x00"s, 9766016u, FailureKind::pickle, "protocol 4"},
-        Foreign{"GGUF\x03\x00\x00\x00"s, 14064895815u, FailureKind::gguf, "GGUF"}));
+    testing::Values(Foreign{"<!DOCTYPE html>", 5789751444030890300u, FailureKind::html, "HTML"},
+                    Foreign{"<html><head>", 7510946913960880188u, FailureKind::html, "HTML"},
+                    Foreign{R"({"error":"Unauthorized"})", 2482168881970750075u, FailureKind::json_text,
+                            "JSON text"},
+                    Foreign{"PK\x03\x04\x00\x00\x08\x08"s, 578712552184433488u, FailureKind::zip, "zip"},
+                    Foreign{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46"s + "\xf9 j\xa8P\x19.", 5088219219985302144u,
+                            FailureKind::pickle, "pickle"},
+                    Foreign{"\x80\x04\x95\x00\x00\x00\x00\x00"s, 9766016u, FailureKind::pickle, "protocol 4"},
+                    Foreign{"GGUF\x03\x00\x00\x00"s, 14064895815u, FailureKind::gguf, "GGUF"}));
 
 TEST(CaseP02, OtherTextIsNoCheckpointEither) {
   EXPECT_EQ(kind_of(parse_file("\xef\xbb\xbf  <!doctype HTML><title>Sign in</title>")), FailureKind::html);

@@ -22,10 +22,7 @@ std::vector<PagePiece> pieces_of(const PageLayout& layout, std::uint32_t index) 
 
 LayoutPiece copied(std::uint64_t table_offset, std::uint64_t source_offset, std::uint64_t bytes,
                    std::uint32_t file = 0) {
-  return {.table_offset = table_offset,
-          .table_bytes = bytes,
-          .source = {source_offset, bytes},
-          .file = file};
+  return {.table_offset = table_offset, .table_bytes = bytes, .source = {source_offset, bytes}, .file = file};
 }
 
 LayoutPiece widened(std::uint64_t table_offset, std::uint64_t elements) {
@@ -43,7 +40,8 @@ CheckpointIndex index_of(std::initializer_list<std::uint64_t> sizes) {
   std::vector<TensorEntry> tensors;
   std::uint64_t at = 100;
   for (const std::uint64_t size : sizes) {
-    tensors.push_back({.name = std::to_string(tensors.size()), .shape = {size}, .extent = {at, size}, .file = 0});
+    tensors.push_back(
+        {.name = std::to_string(tensors.size()), .shape = {size}, .extent = {at, size}, .file = 0});
     at += size;
   }
   return CheckpointIndex("safetensors", at, 100, std::move(tensors), {});
@@ -112,8 +110,8 @@ TEST(AssembledLayout, IsIdentityOnlyWhereBytesStayAsAndWhereTheyAre) {
 
 TEST(AssembledLayout, AcceptsGapsEmptyPiecesAndSharedSources) {
   const std::uint64_t files[] = {100, 200};
-  const auto layout =
-      PageLayout::assembled({copied(0, 10, 20), copied(20, 0, 0), copied(20, 10, 20, 1), copied(3 * page, 10, 20)}, files, page);
+  const auto layout = PageLayout::assembled(
+      {copied(0, 10, 20), copied(20, 0, 0), copied(20, 10, 20, 1), copied(3 * page, 10, 20)}, files, page);
   ASSERT_TRUE(layout) << layout.error().message;
   EXPECT_EQ(layout->pages(), 4u);
   EXPECT_TRUE(pieces_of(*layout, 1).empty());
@@ -153,17 +151,25 @@ TEST(AssembledLayout, RefusesTablesThatOverflow) {
 
 TEST(AssembledLayout, RefusesWrongConversions) {
   EXPECT_EQ(refusal_of_widened([](LayoutPiece&) {}), "accepted");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.wanted = Dtype::i16; }), "wants I16 from F8_E4M3, which is no conversion");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.stored = static_cast<Dtype>(200); }), "has a dtype that does not exist");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_bytes = 22; }), "has 10 elements in the file and 22 bytes of BF16 to fill");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_bytes = 19; }), "has 10 elements in the file and 19 bytes of BF16 to fill");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_offset = 1; }), "is not aligned to its elements of 2 bytes");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.scale = std::nanf(""); }), "has a scale that is not finite");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.scale = std::numeric_limits<float>::infinity(); }), "has a scale that is not finite");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.wanted = Dtype::i16; }),
+            "wants I16 from F8_E4M3, which is no conversion");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.stored = static_cast<Dtype>(200); }),
+            "has a dtype that does not exist");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_bytes = 22; }),
+            "has 10 elements in the file and 22 bytes of BF16 to fill");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_bytes = 19; }),
+            "has 10 elements in the file and 19 bytes of BF16 to fill");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.table_offset = 1; }),
+            "is not aligned to its elements of 2 bytes");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.scale = std::nanf(""); }),
+            "has a scale that is not finite");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.scale = std::numeric_limits<float>::infinity(); }),
+            "has a scale that is not finite");
   EXPECT_NE(refusal_of_widened([](LayoutPiece& p) { p.scale_source = Extent{900, 8}; }), "accepted");
   EXPECT_NE(refusal_of_widened([](LayoutPiece& p) { p.scale_source = Extent{997, 4}; }), "accepted");
   EXPECT_NE(refusal_of_widened([](LayoutPiece& p) { p.scale_source = Extent{UINT64_MAX, 4}; }), "accepted");
-  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.stored = Dtype::f16, p.source.length = 5; }), "ends inside an element");
+  EXPECT_EQ(refusal_of_widened([](LayoutPiece& p) { p.stored = Dtype::f16, p.source.length = 5; }),
+            "ends inside an element");
 }
 
 TEST(AssembledLayout, RefusesWrongCopies) {

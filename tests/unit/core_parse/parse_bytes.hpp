@@ -20,7 +20,9 @@ inline Outcome<CheckpointIndex> parse_file(std::span<const std::byte> file) {
   return parse_header(file.first(plan->header_bytes), file.size());
 }
 
-inline Outcome<CheckpointIndex> parse_file(std::string_view text) { return parse_file(std::as_bytes(std::span(text))); }
+inline Outcome<CheckpointIndex> parse_file(std::string_view text) {
+  return parse_file(std::as_bytes(std::span(text)));
+}
 
 // A file with this header and `data_bytes` of data.
 inline Outcome<CheckpointIndex> parse_json(std::string_view json, std::uint64_t data_bytes) {

@@ -41,7 +41,8 @@ CheckpointIndex random_index(Random& random) {
   std::vector<TensorEntry> tensors;
   for (std::uint64_t count = random.below(20); count > 0; --count) {
     const std::uint64_t bytes = random_size(random);
-    tensors.push_back({.name = fmt::format("t{}", count), .shape = {bytes}, .extent = {at, bytes}, .file = 0});
+    tensors.push_back(
+        {.name = fmt::format("t{}", count), .shape = {bytes}, .extent = {at, bytes}, .file = 0});
     at += bytes;
   }
   return CheckpointIndex("safetensors", at, data_offset, std::move(tensors), {});
@@ -64,7 +65,8 @@ LayoutPiece random_piece(Random& random, std::uint64_t at, std::span<const std::
   const std::uint64_t latest = bytes - piece.source.length;
   piece.source.offset = random.one_in(8) ? latest : random.below(latest + 1);
   // Congruent offsets make direct reads into the frame possible.
-  if (random.one_in(2)) piece.source.offset = std::min(latest, round_down(piece.source.offset, 4096) + piece.table_offset % 4096);
+  if (random.one_in(2))
+    piece.source.offset = std::min(latest, round_down(piece.source.offset, 4096) + piece.table_offset % 4096);
   return piece;
 }
 
@@ -99,7 +101,8 @@ TEST(ReadPlanProperties, HoldForScatteredLayouts) {
     const CheckpointIndex index = random_index(random);
     const std::uint64_t bytes[] = {index.file_bytes()};
     const std::uint64_t alignment = std::uint64_t{1} << random.below(12);
-    check_all_pages(PageLayout::scattered(index, alignment, page_sizes[random.below(4)]), bytes, random, seed);
+    check_all_pages(PageLayout::scattered(index, alignment, page_sizes[random.below(4)]), bytes, random,
+                    seed);
   }
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t page = 8 * mib;
 
-ReadPlan plan_of(const PageLayout& layout, std::uint32_t index, std::uint64_t file_bytes, const ReadLimits& limits,
-                 bool addressable) {
+ReadPlan plan_of(const PageLayout& layout, std::uint32_t index, std::uint64_t file_bytes,
+                 const ReadLimits& limits, bool addressable) {
   ReadPlan plan;
   const std::uint64_t files[] = {file_bytes};
   plan_page(layout, index, files, limits, addressable, plan);
@@ -47,13 +47,17 @@ TEST(ReadPlan, CutsAPageIntoSlotsWhereTheFrameHasNoAddress) {
   const ReadPlan plan = plan_of(layout, 0, 20 * mib, {}, false);
   EXPECT_EQ(plan.reads.size(), 16u);
   EXPECT_EQ(plan.copies.size(), 16u);
-  EXPECT_TRUE(std::ranges::all_of(plan.reads, [](const PlannedRead& read) { return read.extent.length == 512 * kib; }));
+  EXPECT_TRUE(std::ranges::all_of(plan.reads,
+                                  [](const PlannedRead& read) { return read.extent.length == 512 * kib; }));
 }
 
 CheckpointIndex many_tensors(std::uint64_t count, std::uint64_t bytes) {
   std::vector<TensorEntry> tensors;
   for (std::uint64_t tensor = 0; tensor < count; ++tensor) {
-    tensors.push_back({.name = std::to_string(tensor), .shape = {bytes}, .extent = {152 + tensor * bytes, bytes}, .file = 0});
+    tensors.push_back({.name = std::to_string(tensor),
+                       .shape = {bytes},
+                       .extent = {152 + tensor * bytes, bytes},
+                       .file = 0});
   }
   return CheckpointIndex("safetensors", 152 + count * bytes, 152, std::move(tensors), {});
 }
@@ -78,10 +82,13 @@ TEST(ReadPlan, AdjoiningTensorsShareACopy) {
 TEST(ReadPlan, ACopyNeverGoesOnIntoAConversionOrOutOfOne) {
   const std::uint64_t files[] = {4096};
   const auto piece = [](std::uint64_t at, Dtype stored, Dtype wanted) {
-    return LayoutPiece{.table_offset = at, .table_bytes = 100, .source = {at, 100}, .stored = stored, .wanted = wanted};
+    return LayoutPiece{
+        .table_offset = at, .table_bytes = 100, .source = {at, 100}, .stored = stored, .wanted = wanted};
   };
-  const auto layout = PageLayout::assembled(
-      {piece(0, Dtype::f16, Dtype::bf16), piece(100, Dtype::u8, Dtype::u8), piece(200, Dtype::bf16, Dtype::f16)}, files, page);
+  const auto layout =
+      PageLayout::assembled({piece(0, Dtype::f16, Dtype::bf16), piece(100, Dtype::u8, Dtype::u8),
+                             piece(200, Dtype::bf16, Dtype::f16)},
+                            files, page);
   ASSERT_TRUE(layout);
   EXPECT_EQ(plan_of(*layout, 0, 4096, {}, false).copies.size(), 3u);
 }
@@ -97,10 +104,12 @@ TEST(ReadPlan, CachedReadsGoIntoTheFrameWhereverATensorStands) {
 
 TEST(ReadPlan, PassesTheFilesEndOnlyWhereTheFrameHasRoom) {
   const std::uint64_t files[] = {64 * kib + 100, 4096};
-  for (const std::uint64_t next : {std::uint64_t{64 * kib + 100}, std::uint64_t{64 * kib + 511}, std::uint64_t{64 * kib + 512}}) {
-    const auto layout = PageLayout::assembled({{.table_offset = 0, .table_bytes = files[0], .source = {0, files[0]}},
-                                               {.table_offset = next, .table_bytes = 50, .source = {7, 50}, .file = 1}},
-                                              files, page);
+  for (const std::uint64_t next :
+       {std::uint64_t{64 * kib + 100}, std::uint64_t{64 * kib + 511}, std::uint64_t{64 * kib + 512}}) {
+    const auto layout =
+        PageLayout::assembled({{.table_offset = 0, .table_bytes = files[0], .source = {0, files[0]}},
+                               {.table_offset = next, .table_bytes = 50, .source = {7, 50}, .file = 1}},
+                              files, page);
     ASSERT_TRUE(layout);
     ReadPlan plan;
     plan_page(*layout, 0, files, {}, true, plan);

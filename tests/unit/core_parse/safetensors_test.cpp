@@ -10,7 +10,8 @@
 namespace penstock::test {
 namespace {
 
-std::string tensor(std::string_view name, std::string_view dtype, std::string_view shape, std::string_view offsets) {
+std::string tensor(std::string_view name, std::string_view dtype, std::string_view shape,
+                   std::string_view offsets) {
   return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, offsets);
 }
 
@@ -25,9 +26,11 @@ FailureKind kind(std::initializer_list<std::string> members, std::uint64_t data_
 }
 
 TEST(SafetensorsParser, RefusesALengthAboveTheLimitBeforeAllocating) {
-  for (const std::uint64_t length : {header_bytes_max + 1, UINT64_MAX, UINT64_MAX - 7, std::uint64_t{1} << 63}) {
+  for (const std::uint64_t length :
+       {header_bytes_max + 1, UINT64_MAX, UINT64_MAX - 7, std::uint64_t{1} << 63}) {
     std::vector<std::byte> file(64, std::byte{1});
-    for (std::size_t index = 0; index < 8; ++index) file[index] = static_cast<std::byte>(length >> (8 * index));
+    for (std::size_t index = 0; index < 8; ++index)
+      file[index] = static_cast<std::byte>(length >> (8 * index));
     EXPECT_EQ(kind_of(parse_file(file)), FailureKind::header_too_large) << length;
   }
 }
@@ -60,16 +63,21 @@ TEST(SafetensorsParser, RefusesDuplicateNamesAfterUnescaping) {
 
 TEST(SafetensorsParser, RefusesHolesAndOverlaps) {
   EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[4,8]")}, 8), FailureKind::hole);
-  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[5,9]")}, 9), FailureKind::hole);
-  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[3,7]")}, 7), FailureKind::overlap);
-  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[0,4]")}, 4), FailureKind::overlap);
+  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[5,9]")}, 9),
+            FailureKind::hole);
+  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[3,7]")}, 7),
+            FailureKind::overlap);
+  EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[0,4]")}, 4),
+            FailureKind::overlap);
   EXPECT_EQ(kind({tensor("a", "U8", "[4]", "[4,0]")}, 4), FailureKind::invalid_header);
-  const auto hole = parse_json(object({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[6,10]")}), 10);
+  const auto hole =
+      parse_json(object({tensor("a", "U8", "[4]", "[0,4]"), tensor("b", "U8", "[4]", "[6,10]")}), 10);
   EXPECT_EQ(message_of(hole), R"(bytes 4 to 6 of the data belong to no tensor, before tensor "b" (U8 4))");
 }
 
 TEST(SafetensorsParser, AcceptsTensorsInAnyOrderAndSortsThemByOffset) {
-  const auto parsed = parse_json(object({tensor("a", "U8", "[4]", "[3,7]"), tensor("b", "U8", "[3]", "[0,3]")}), 7);
+  const auto parsed =
+      parse_json(object({tensor("a", "U8", "[4]", "[3,7]"), tensor("b", "U8", "[3]", "[0,3]")}), 7);
   ASSERT_TRUE(parsed) << message_of(parsed);
   EXPECT_EQ(parsed->tensors()[0].name, "b");
   EXPECT_EQ(parsed->tensors()[1].name, "a");
@@ -88,12 +96,12 @@ TEST(SafetensorsParser, RefusesSizesThatOverflowInAnyOrder) {
   constexpr std::string_view big = "9223372036854775807";
   EXPECT_EQ(kind({tensor("a", "U8", "[4294967296,4294967296]", "[0,0]")}, 0), FailureKind::overflow);
   EXPECT_EQ(kind({tensor("a", "F64", "[9223372036854775807,2]", "[0,8]")}, 8), FailureKind::overflow);
-  for (const auto& [shape, is_legal] : std::initializer_list<std::pair<std::string, bool>>{
-           {fmt::format("[0,{0},{0}]", big), true},
-           {fmt::format("[{0},{0},0]", big), true},
-           {fmt::format("[{0},0,{0}]", big), true},
-           {"[0,9223372036854775808]", false},
-           {"[9223372036854775808,0]", false}}) {
+  for (const auto& [shape, is_legal] :
+       std::initializer_list<std::pair<std::string, bool>>{{fmt::format("[0,{0},{0}]", big), true},
+                                                           {fmt::format("[{0},{0},0]", big), true},
+                                                           {fmt::format("[{0},0,{0}]", big), true},
+                                                           {"[0,9223372036854775808]", false},
+                                                           {"[9223372036854775808,0]", false}}) {
     const auto parsed = parse_json(object({tensor("a", "U8", shape, "[0,0]")}), 0);
     EXPECT_EQ(parsed.has_value(), is_legal) << shape << message_of(parsed);
     EXPECT_EQ(kind_of(parsed), is_legal ? FailureKind::internal : FailureKind::overflow);
@@ -101,16 +109,22 @@ TEST(SafetensorsParser, RefusesSizesThatOverflowInAnyOrder) {
 }
 
 TEST(SafetensorsParser, RefusesOffsetsPastTheEndOfNumbers) {
-  EXPECT_EQ(kind({tensor("a", "U8", "[18446744073709551615]", "[0,18446744073709551615]")}, 4), FailureKind::overflow);
+  EXPECT_EQ(kind({tensor("a", "U8", "[18446744073709551615]", "[0,18446744073709551615]")}, 4),
+            FailureKind::overflow);
   const std::uint64_t bytes = (std::uint64_t{1} << 60) - 1;
-  const auto refused = parse_json(object({tensor("a", "U8", fmt::format("[{}]", bytes), fmt::format("[0,{}]", bytes))}), 4);
+  const auto refused =
+      parse_json(object({tensor("a", "U8", fmt::format("[{}]", bytes), fmt::format("[0,{}]", bytes))}), 4);
   EXPECT_EQ(kind_of(refused), FailureKind::truncated) << message_of(refused);
 }
 
 TEST(SafetensorsParser, RefusesFieldsThatAreMissingRepeatedOrOfTheWrongKind) {
   for (const std::string& body :
-       {std::string("7"), std::string("null"), std::string("[]"), std::string("{}"),
-        std::string(R"({"dtype":"U8","shape":[4]})"), std::string(R"({"dtype":"U8","data_offsets":[0,4]})"),
+       {std::string("7"),
+        std::string("null"),
+        std::string("[]"),
+        std::string("{}"),
+        std::string(R"({"dtype":"U8","shape":[4]})"),
+        std::string(R"({"dtype":"U8","data_offsets":[0,4]})"),
         std::string(R"({"shape":[4],"data_offsets":[0,4]})"),
         std::string(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"),
         std::string(R"({"dtype":"U8","shape":[4],"shape":[4],"data_offsets":[0,4]})"),

@@ -38,7 +38,8 @@ std::vector<std::byte> random_bytes(std::size_t size) {
 }
 
 TEST(Checksum, EqualsItsDefinitionAtEverySize) {
-  for (std::size_t size = 0; size < 200; ++size) EXPECT_EQ(checksum(random_bytes(size)), slow_checksum(random_bytes(size)));
+  for (std::size_t size = 0; size < 200; ++size)
+    EXPECT_EQ(checksum(random_bytes(size)), slow_checksum(random_bytes(size)));
   EXPECT_EQ(checksum(random_bytes(100'003)), slow_checksum(random_bytes(100'003)));
 }
 

@@ -23,18 +23,21 @@ constexpr Dtype narrow_ones[] = {Dtype::f16, Dtype::bf16, Dtype::f8_e4m3, Dtype:
 std::vector<std::byte> pack(Dtype dtype, const std::vector<std::uint32_t>& codes) {
   const std::size_t size = dtype_bits(dtype) / 8;
   std::vector<std::byte> bytes(codes.size() * size);
-  for (std::size_t index = 0; index < codes.size(); ++index) std::memcpy(&bytes[index * size], &codes[index], size);
+  for (std::size_t index = 0; index < codes.size(); ++index)
+    std::memcpy(&bytes[index * size], &codes[index], size);
   return bytes;
 }
 
 std::vector<std::uint32_t> unpack(Dtype dtype, std::span<const std::byte> bytes) {
   const std::size_t size = dtype_bits(dtype) / 8;
   std::vector<std::uint32_t> codes(bytes.size() / size);
-  for (std::size_t index = 0; index < codes.size(); ++index) std::memcpy(&codes[index], &bytes[index * size], size);
+  for (std::size_t index = 0; index < codes.size(); ++index)
+    std::memcpy(&codes[index], &bytes[index * size], size);
   return codes;
 }
 
-std::vector<std::uint32_t> converted(Dtype from, const std::vector<std::uint32_t>& codes, Dtype to, float scale) {
+std::vector<std::uint32_t> converted(Dtype from, const std::vector<std::uint32_t>& codes, Dtype to,
+                                     float scale) {
   const std::vector<std::byte> source = pack(from, codes);
   // Off any alignment, on both sides.
   PoisonedBuffer in(source.size(), 1), out(codes.size() * dtype_bits(to) / 8, 3);
@@ -46,7 +49,8 @@ std::vector<std::uint32_t> converted(Dtype from, const std::vector<std::uint32_t
 
 // Widening is exact and the product is one f32 rounding, so doubles reproduce both.
 std::uint32_t expected(Dtype from, std::uint32_t code, Dtype to, float scale) {
-  const double product = static_cast<double>(static_cast<float>(slow_decode(from, code))) * static_cast<double>(scale);
+  const double product =
+      static_cast<double>(static_cast<float>(slow_decode(from, code))) * static_cast<double>(scale);
   return slow_encode(to, static_cast<double>(static_cast<float>(product)));
 }
 
@@ -75,7 +79,8 @@ TEST(Convert, EveryNarrowCodeToEveryFormat) {
 TEST(Convert, EveryNarrowCodeWithScales) {
   for (const Dtype from : narrow_ones) {
     for (const Dtype to : all) {
-      for (const float scale : {0.37f, -2.0f, 3.0e38f, 1.0e-30f, 0.0f}) compare(from, all_codes(from), to, scale);
+      for (const float scale : {0.37f, -2.0f, 3.0e38f, 1.0e-30f, 0.0f})
+        compare(from, all_codes(from), to, scale);
     }
   }
 }
@@ -112,15 +117,19 @@ TEST(Convert, FloatsOfAllKinds) {
 }
 
 TEST(Convert, OverflowSaturatesWhereThereIsNoInfinity) {
-  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(1.0e9f)}, Dtype::f8_e4m3, 1), std::vector{0x7eu});
+  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(1.0e9f)}, Dtype::f8_e4m3, 1),
+            std::vector{0x7eu});
   EXPECT_EQ(converted(Dtype::f32, {0xff800000}, Dtype::f8_e4m3, 1), std::vector{0xfeu});
   EXPECT_EQ(converted(Dtype::f32, {0x7f800001}, Dtype::f8_e4m3, 1), std::vector{0x7fu});
-  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(1.0e9f)}, Dtype::f8_e5m2, 1), std::vector{0x7cu});
-  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(-1.0e9f)}, Dtype::f16, 1), std::vector{0xfc00u});
+  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(1.0e9f)}, Dtype::f8_e5m2, 1),
+            std::vector{0x7cu});
+  EXPECT_EQ(converted(Dtype::f32, {std::bit_cast<std::uint32_t>(-1.0e9f)}, Dtype::f16, 1),
+            std::vector{0xfc00u});
 }
 
 TEST(Convert, EqualTypesWithoutAScaleAreCopiedBitByBit) {
-  EXPECT_EQ(converted(Dtype::f32, {0x7f800001, 0xffc01234}, Dtype::f32, 1), (std::vector{0x7f800001u, 0xffc01234u}));
+  EXPECT_EQ(converted(Dtype::f32, {0x7f800001, 0xffc01234}, Dtype::f32, 1),
+            (std::vector{0x7f800001u, 0xffc01234u}));
   EXPECT_EQ(converted(Dtype::i32, {0xdeadbeef}, Dtype::i32, 1), std::vector{0xdeadbeefu});
   EXPECT_EQ(converted(Dtype::f32, {0xffc01234}, Dtype::f32, 2), std::vector{0x7fc00000u});
 }
@@ -129,7 +138,8 @@ TEST(Convert, AnyNumberOfElementsIncludingNone) {
   Random random(3);
   for (const std::size_t count : {0u, 1u, 3u, 7u, 1023u, 1024u, 1025u, 5000u}) {
     std::vector<std::uint32_t> codes;
-    for (std::size_t index = 0; index < count; ++index) codes.push_back(static_cast<std::uint32_t>(random.below(0x7c00)));
+    for (std::size_t index = 0; index < count; ++index)
+      codes.push_back(static_cast<std::uint32_t>(random.below(0x7c00)));
     compare(Dtype::f16, codes, Dtype::f8_e4m3, 0.5f);
   }
 }

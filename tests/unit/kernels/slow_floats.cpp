@@ -61,7 +61,8 @@ double slow_decode(Dtype dtype, std::uint32_t code) {
   } else if (exponent == 0) {
     value = std::ldexp(mantissa, 1 - format.bias - format.mantissa_bits);
   } else {
-    value = std::ldexp(mantissa + (1u << format.mantissa_bits), exponent - format.bias - format.mantissa_bits);
+    value =
+        std::ldexp(mantissa + (1u << format.mantissa_bits), exponent - format.bias - format.mantissa_bits);
   }
   return negative ? -value : value;
 }
@@ -72,7 +73,8 @@ std::uint32_t slow_encode(Dtype dtype, double value) {
   const std::uint32_t sign = std::signbit(value) ? 1u << (format.mantissa_bits + format.exponent_bits) : 0;
   const double magnitude = std::fabs(value);
   const std::uint32_t infinity = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
-  const std::uint32_t overflow = format.has_infinity ? infinity : infinity | ((1u << format.mantissa_bits) - 2);
+  const std::uint32_t overflow =
+      format.has_infinity ? infinity : infinity | ((1u << format.mantissa_bits) - 2);
   if (std::isinf(magnitude)) return overflow | sign;
   // In steps of the last bit at this size; nearbyint rounds ties to even.
   int exponent = magnitude == 0 ? -2000 : std::ilogb(magnitude);
@@ -82,7 +84,8 @@ std::uint32_t slow_encode(Dtype dtype, double value) {
   if (rounded > largest(format)) return overflow | sign;
   if (rounded < std::ldexp(1, 1 - format.bias)) return static_cast<std::uint32_t>(rounded / step) | sign;
   exponent = std::ilogb(rounded);
-  const double mantissa = std::ldexp(rounded, format.mantissa_bits - exponent) - std::ldexp(1, format.mantissa_bits);
+  const double mantissa =
+      std::ldexp(rounded, format.mantissa_bits - exponent) - std::ldexp(1, format.mantissa_bits);
   const auto biased = static_cast<std::uint32_t>(exponent + format.bias);
   return (biased << format.mantissa_bits | static_cast<std::uint32_t>(mantissa)) | sign;
 }

@@ -20,7 +20,8 @@ constexpr std::uint64_t weight_bytes = 40'000;  // fp8: as many elements.
 struct ScaledFile {
   explicit ScaledFile(const TemporaryFolder& folder, float scale) {
     bytes.resize(weight_bytes + sizeof scale);
-    for (std::size_t at = 0; at < weight_bytes; ++at) bytes[at] = std::byte{static_cast<unsigned char>(at % 120)};
+    for (std::size_t at = 0; at < weight_bytes; ++at)
+      bytes[at] = std::byte{static_cast<unsigned char>(at % 120)};
     std::memcpy(bytes.data() + weight_bytes, &scale, sizeof scale);
     auto opened = CheckpointFile::open(folder.write("scaled", bytes));
     EXPECT_TRUE(opened.has_value());
@@ -59,7 +60,8 @@ TEST(LoadPipeline, WidensAWeightWithTheScaleThatTheFileHolds) {
           std::span(expected).first(4 * weight_bytes), 0.375f);
   for (std::uint32_t page = 0; page < 3; ++page) {
     const std::vector<std::byte> content = rig.content(frames[page]);
-    EXPECT_TRUE(std::equal(content.begin(), content.end(), expected.begin() + page * frame)) << "page " << page;
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), expected.begin() + page * frame))
+        << "page " << page;
   }
 }
 
@@ -89,7 +91,8 @@ TEST(LoadPipeline, ReadsMoreScalesThanItHasLanes) {
   const FrameId filled = rig.load(table, static_cast<std::uint32_t>(pieces * 4 * weight_bytes / frame));
   EXPECT_TRUE(rig.loaded_one_well());
   const std::vector<std::byte> content = rig.content(filled);
-  EXPECT_TRUE(std::any_of(content.begin(), content.end(), [](std::byte byte) { return byte != std::byte{}; }));
+  EXPECT_TRUE(
+      std::any_of(content.begin(), content.end(), [](std::byte byte) { return byte != std::byte{}; }));
 }
 
 TEST(LoadPipeline, FailsPagesWhoseScaleCannotBeReadAndTriesAgainLater) {

@@ -98,7 +98,8 @@ TEST(LoadPipeline, FailsThePageWhoseReadFailsAndNoOther) {
   ASSERT_EQ(loaded.size(), 1u);
   EXPECT_FALSE(loaded[0].ok);
   EXPECT_EQ(loaded[0].reason, FailureKind::io_error);
-  EXPECT_NE(rig.pipeline->failure_of(table).find("EIO"), std::string::npos) << rig.pipeline->failure_of(table);
+  EXPECT_NE(rig.pipeline->failure_of(table).find("EIO"), std::string::npos)
+      << rig.pipeline->failure_of(table);
   rig.load(table, 1);
   EXPECT_TRUE(rig.loaded_one_well());
 }
@@ -209,7 +210,8 @@ TEST(LoadPipeline, SaysWhichReadItWaitsFor) {
   rig.reader->hold();
   rig.load(table, 0);
   rig.settle();
-  EXPECT_EQ(rig.pipeline->waits_for(), "a read of 16384 bytes at 0 of checkpoint " + source->files[0]->identity().id());
+  EXPECT_EQ(rig.pipeline->waits_for(),
+            "a read of 16384 bytes at 0 of checkpoint " + source->files[0]->identity().id());
   rig.reader->release();
   rig.settle();
 }
@@ -235,18 +237,21 @@ TEST(LoadPipeline, LeavesHolesOfALayoutZero) {
   std::vector<TensorEntry> tensors;
   std::uint64_t offset = 100;
   for (const std::uint64_t bytes : {std::uint64_t{1'001}, std::uint64_t{30'000}, std::uint64_t{20'001}}) {
-    tensors.push_back({.name = std::to_string(bytes), .dtype = Dtype::u8, .shape = {bytes}, .extent = {offset, bytes}});
+    tensors.push_back(
+        {.name = std::to_string(bytes), .dtype = Dtype::u8, .shape = {bytes}, .extent = {offset, bytes}});
     offset += bytes;
   }
   const CheckpointIndex index("safetensors", offset, 100, tensors, {});
-  rig.pipeline->open(table, std::make_shared<const TableSource>(TableSource{
-                                .layout = PageLayout::scattered(index, 4096, frame), .files = {rig.file(offset)}}));
+  rig.pipeline->open(table,
+                     std::make_shared<const TableSource>(TableSource{
+                         .layout = PageLayout::scattered(index, 4096, frame), .files = {rig.file(offset)}}));
   const FrameId filled = rig.load(table, 0);
   EXPECT_TRUE(rig.loaded_one_well());
   std::vector<std::byte> expected(frame);
   std::uint64_t place = 0;
   for (const TensorEntry& tensor : tensors) {
-    for (std::uint64_t at = 0; at < tensor.extent.length; ++at) expected[place + at] = patterned(tensor.extent.offset + at);
+    for (std::uint64_t at = 0; at < tensor.extent.length; ++at)
+      expected[place + at] = patterned(tensor.extent.offset + at);
     place = (place + tensor.extent.length + 4095) / 4096 * 4096;
   }
   EXPECT_EQ(rig.content(filled), expected);
@@ -280,9 +285,11 @@ TEST_F(LoadPipelineOfAChangedFile, PublishesNothingOfAFileThatWasWrittenMeanwhil
 }
 
 TEST_F(LoadPipelineOfAChangedFile, TellsByHowMuchAFileShrank) {
-  const Loaded loaded = load_while([](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 1000), 0); });
+  const Loaded loaded =
+      load_while([](const std::string& path) { ASSERT_EQ(::truncate(path.c_str(), 1000), 0); });
   EXPECT_EQ(loaded.reason, FailureKind::changed_while_read);
-  EXPECT_NE(rig.pipeline->failure_of(table).find("131072"), std::string::npos) << rig.pipeline->failure_of(table);
+  EXPECT_NE(rig.pipeline->failure_of(table).find("131072"), std::string::npos)
+      << rig.pipeline->failure_of(table);
 }
 
 TEST_F(LoadPipelineOfAChangedFile, KeepsTheContentOfAFileThatWasReplaced) {

@@ -28,7 +28,8 @@ LoadRig::LoadRig(const LoadRigOptions& options)
   CHECK(ring);
   auto stepped = std::make_unique<StepReader>();
   reader = stepped.get();
-  auto stream = ReadStream::make(std::move(stepped), {}, {.bulk_bytes_in_flight = options.bulk_bytes_in_flight});
+  auto stream =
+      ReadStream::make(std::move(stepped), {}, {.bulk_bytes_in_flight = options.bulk_bytes_in_flight});
   CHECK(stream);
   pipeline = std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), checked.writer(),
                                             checked.owner().limits(), options.loads);
@@ -41,8 +42,8 @@ std::shared_ptr<CheckpointFile> LoadRig::file(std::uint64_t bytes, const char* n
 }
 
 std::shared_ptr<const TableSource> LoadRig::identity(std::uint64_t bytes) {
-  return std::make_shared<const TableSource>(
-      TableSource{.layout = PageLayout::identity(bytes, checked.owner().limits().frame_bytes), .files = {file(bytes)}});
+  return std::make_shared<const TableSource>(TableSource{
+      .layout = PageLayout::identity(bytes, checked.owner().limits().frame_bytes), .files = {file(bytes)}});
 }
 
 FrameId LoadRig::load(TableId table, std::uint32_t page, Urgency urgency, Generation generation) {

@@ -28,7 +28,8 @@ class LoadRig {
   std::shared_ptr<CheckpointFile> file(std::uint64_t bytes, const char* name = "weights");
   std::shared_ptr<const TableSource> identity(std::uint64_t bytes);
   // Makes a frame and starts the load of the page into it.
-  FrameId load(TableId table, std::uint32_t page, Urgency urgency = Urgency::bulk, Generation generation = Generation{1});
+  FrameId load(TableId table, std::uint32_t page, Urgency urgency = Urgency::bulk,
+               Generation generation = Generation{1});
   // Polls until nothing more happens by itself.
   void settle();
   // What ended since the last call.

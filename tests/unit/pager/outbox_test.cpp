@@ -33,7 +33,8 @@ class OutboxTest : public ::testing::Test {
                  number);
     }
   }
-  static OutgoingCompletion completion(std::uint64_t request, std::optional<Nanoseconds> received = std::nullopt) {
+  static OutgoingCompletion completion(std::uint64_t request,
+                                       std::optional<Nanoseconds> received = std::nullopt) {
     return {.wire = {.request = request}, .fault_received = received};
   }
 
@@ -56,7 +57,8 @@ TEST_F(OutboxTest, SendsABatchWithItsCompletionInOneMessage) {
 }
 
 TEST_F(OutboxTest, SaysNothingMoreOfATableThatWasClosed) {
-  const Revoke revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}};
+  const Revoke revoke{
+      .session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}};
   port.refuse_sends(Errc::busy);
   collect(1, 2);
   outbox.send_batch(std::nullopt);
@@ -74,7 +76,9 @@ TEST_F(OutboxTest, KeepsTheOrderWhileTheSocketIsFull) {
   port.refuse_sends(Errc::busy);
   collect(1, 1);
   outbox.send_batch(std::nullopt);
-  outbox.send(Revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}}, number);
+  outbox.send(
+      Revoke{.session = SessionId{1}, .page = {.table = table, .index = 0}, .generation = Generation{5}},
+      number);
   outbox.send(completion(2, Nanoseconds{1}));
   EXPECT_EQ(outbox.state(), Outbox::State::writable);
   EXPECT_TRUE(outbox.completed_faults().empty());

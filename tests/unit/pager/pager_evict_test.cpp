@@ -13,7 +13,8 @@ constexpr std::uint64_t frame = PagerRig::frame;
 // A client that maps what it gets and gives back what it is asked for, unless told otherwise.
 class Client {
  public:
-  Client(PagerRig& rig, ScriptedPort* port, std::uint64_t file_bytes) : rig_(rig), port_(port), bytes_(file_bytes) {}
+  Client(PagerRig& rig, ScriptedPort* port, std::uint64_t file_bytes)
+      : rig_(rig), port_(port), bytes_(file_bytes) {}
 
   // Answers everything that was sent; checks every page that comes.
   void react() {
@@ -22,7 +23,8 @@ class Client {
         const SentGrants grants = port_->take<SentGrants>();
         for (const SentPage& page : grants.pages) {
           mapped[page.page] = page.generation;
-          EXPECT_EQ(rig_.content(page), expected_bytes(page.page * frame, frame, bytes_)) << "page " << page.page;
+          EXPECT_EQ(rig_.content(page), expected_bytes(page.page * frame, frame, bytes_))
+              << "page " << page.page;
         }
         if (grants.completes) completions.push_back(*grants.completes);
         port_->say(PeerGranted{.batch = grants.batch});
@@ -39,7 +41,8 @@ class Client {
     const auto found = mapped.find(revoke.page);
     if (found == mapped.end() || found->second != revoke.generation) return;
     if (busy) {
-      port_->say(PeerBusy{.table = revoke.table, .page = revoke.page, .generation = revoke.generation, .later = false});
+      port_->say(PeerBusy{
+          .table = revoke.table, .page = revoke.page, .generation = revoke.generation, .later = false});
       return;
     }
     mapped.erase(found);

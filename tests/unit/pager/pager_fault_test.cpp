@@ -133,7 +133,8 @@ TEST(Pager, FailsAFaultWhosePageCannotBeRead) {
   EXPECT_EQ(failed.reason, FailureKind::io_error);
   bool logged = false;
   for (const PagerDecision& decision : rig.take_news<PagerDecision>()) {
-    logged |= decision.kind == PagerDecision::Kind::io_error && decision.detail.find("EIO") != std::string::npos;
+    logged |=
+        decision.kind == PagerDecision::Kind::io_error && decision.detail.find("EIO") != std::string::npos;
   }
   EXPECT_TRUE(logged);
   client->say(PeerFault{.request = 2, .table = 1, .first = 1, .count = 1});
@@ -179,8 +180,11 @@ TEST(Pager, TellsHowMuchAReleaseGaveBack) {
   rig.settle();
   const SentGrants grants = client->take<SentGrants>();
   client->say(PeerGranted{.batch = 1});
-  client->say(PeerRelease{
-      .request = 2, .table = 9, .page = 0, .generation = grants.pages.at(0).generation, .drop_if_last = false});
+  client->say(PeerRelease{.request = 2,
+                          .table = 9,
+                          .page = 0,
+                          .generation = grants.pages.at(0).generation,
+                          .drop_if_last = false});
   rig.settle();
   const PeerCompletion released = client->take<PeerCompletion>();
   EXPECT_EQ(released.request, 2u);

@@ -90,8 +90,11 @@ std::shared_ptr<PinWords> PagerRig::attach(std::uint32_t session, std::uint32_t 
                                            RevokeMode mode) {
   auto pins = PinWords::create(pages);
   CHECK(pins);
-  mail(mail::AttachTable{
-      .session = SessionId{session}, .table = TableId{table}, .number = TableNumber{table}, .mode = mode, .pins = *pins});
+  mail(mail::AttachTable{.session = SessionId{session},
+                         .table = TableId{table},
+                         .number = TableNumber{table},
+                         .mode = mode,
+                         .pins = *pins});
   return *pins;
 }
 

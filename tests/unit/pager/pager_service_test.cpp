@@ -156,7 +156,8 @@ TEST(PagerService, NamesTheReadThatDoesNotEnd) {
   rig.advance(std::chrono::seconds(5));
   rig.settle();
   EXPECT_TRUE(rig.pager->stopped());
-  EXPECT_NE(rig.pager->stuck_on().find("a read of 16384 bytes at 0"), std::string::npos) << rig.pager->stuck_on();
+  EXPECT_NE(rig.pager->stuck_on().find("a read of 16384 bytes at 0"), std::string::npos)
+      << rig.pager->stuck_on();
   rig.reader->release();  // So that the stream can end.
 }
 

@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(
                       PeerFault{.request = 1, .table = 1, .first = 2, .count = 1},
                       PeerFault{.request = 1, .table = 1, .first = 1, .count = 0xffffffff},
                       PeerPrefetch{.request = 1, .table = 1, .first = 0xffffffff, .count = 2},
-                      PeerMakePrivate{.request = 1, .table = 1, .first = 0, .count = 3}, PeerGranted{.batch = 1},
-                      PeerAcked{.table = 1, .page = 2, .generation = 1},
+                      PeerMakePrivate{.request = 1, .table = 1, .first = 0, .count = 3},
+                      PeerGranted{.batch = 1}, PeerAcked{.table = 1, .page = 2, .generation = 1},
                       PeerBusy{.table = 5, .page = 0, .generation = 1, .later = true},
                       PeerIdle{.table = 1, .page = 0xffffffff},
                       PeerRelease{.request = 1, .table = 1, .page = 9, .generation = 1, .drop_if_last = true},
@@ -84,7 +84,8 @@ TEST(PagerSession, TellsATableThatIsOpenedAgainFromItsFormerSelf) {
   rig.settle();
   rig.mail(mail::DetachTable{.session = SessionId{1}, .table = TableId{1}});
   const auto pins = PinWords::create(1);
-  rig.mail(mail::AttachTable{.session = SessionId{1}, .table = TableId{1}, .number = TableNumber{2}, .pins = *pins});
+  rig.mail(mail::AttachTable{
+      .session = SessionId{1}, .table = TableId{1}, .number = TableNumber{2}, .pins = *pins});
   rig.settle();
   client->say(PeerFault{.request = 2, .table = 2, .first = 0, .count = 1});
   rig.settle();

@@ -52,7 +52,8 @@ Result<ExportedFrame> PlainDevice::Owner::share(FrameId frame, FrameAccess) {
   return ExportedFrame(UniqueFd(::fcntl(device_.frames_.at(frame).file.get(), F_DUPFD_CLOEXEC, 0)));
 }
 
-Result<FenceId> PlainDevice::Writer::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+Result<FenceId> PlainDevice::Writer::copy(FrameId frame, std::uint64_t offset,
+                                          std::span<const std::byte> source,
                                           const CopyConversion& conversion) {
   if (device_.full()) return Error{.code = Errc::busy, .operation = "copy"};
   const std::span<std::byte> target = device_.bytes(frame).subspan(offset);

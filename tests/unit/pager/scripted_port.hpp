@@ -82,7 +82,9 @@ class PortToScript final : public PeerPort {
   Result<> send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) override {
     return script_.send_revoke(table, page, generation);
   }
-  Result<> send_completion(const PeerCompletion& completion) override { return script_.send_completion(completion); }
+  Result<> send_completion(const PeerCompletion& completion) override {
+    return script_.send_completion(completion);
+  }
   Result<> send_closing() override { return script_.send_closing(); }
 
  private:

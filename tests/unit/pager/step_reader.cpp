@@ -52,8 +52,8 @@ std::int32_t StepReader::read(const ReadOp& op) {
     scripted_.pop_front();
     return result;
   }
-  const ssize_t count = ::pread(files_.at(op.file), op.destination, op.extent.length,
-                                static_cast<off_t>(op.extent.offset));
+  const ssize_t count =
+      ::pread(files_.at(op.file), op.destination, op.extent.length, static_cast<off_t>(op.extent.offset));
   if (count < 0) return -errno;
   if (scribbles_) std::fill(op.destination + count, op.destination + op.extent.length, std::byte{0xee});
   return static_cast<std::int32_t>(count);
