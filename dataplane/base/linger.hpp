@@ -16,8 +16,11 @@ class Linger {
   // `span`: after each begin(). 0: never.
   explicit Linger(Nanoseconds span) : span_(span) {}
 
+  // Something happened after which a message is likely. The first one of a burst doesn't count.
   void begin(Nanoseconds now) {
-    if (now >= rests_until_) until_ = now + span_;
+    const bool in_burst = now - last_begin_ <= burst_gap;
+    last_begin_ = now;
+    if (in_burst && now >= rests_until_) until_ = now + span_;
   }
   bool lingers(Nanoseconds now) const { return now < until_; }
   // A yield has taken from `before` to `now`.
@@ -28,10 +31,12 @@ class Linger {
   }
 
  private:
+  static constexpr Nanoseconds burst_gap = std::chrono::milliseconds(2);
   static constexpr Nanoseconds yield_max = std::chrono::microseconds(100);
   static constexpr int rest_factor = 50;  // What is lost to others stays below 2 % of the time.
 
   Nanoseconds span_;
+  Nanoseconds last_begin_ = Nanoseconds::min() / 2;
   Nanoseconds until_{};
   Nanoseconds rests_until_{};
 };

@@ -47,7 +47,8 @@ std::optional<FioShape> fastest_fio_shape(const std::filesystem::path& file, std
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t index = 0; index < shapes.size(); ++index) {
       const auto rate = fio_read_rate(file, bytes, shapes[index]);
-      if (!rate) return std::nullopt;
+      // Somebody else may have taken the huge pages.
+      if (!rate) return huge_pages ? fastest_fio_shape(file, bytes, false, rounds) : std::nullopt;
       rates[index].push_back(*rate);
     }
   }

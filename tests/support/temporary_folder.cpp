@@ -10,7 +10,7 @@
 namespace penstock::test {
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
-  std::string pattern = (parent / "penstock-test-XXXXXX").string();
+  std::string pattern = (std::filesystem::absolute(parent) / "penstock-test-XXXXXX").lexically_normal().string();
   if (::mkdtemp(pattern.data()) == nullptr) std::perror(pattern.c_str());
   CHECK(std::filesystem::is_directory(pattern));
   path_ = pattern;

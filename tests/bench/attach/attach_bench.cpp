@@ -3,7 +3,6 @@
 // of it. And faults of single pages that are resident, through the library. Medians.
 //   bench_attach [--folder DIR] [--bytes 5368709120] [--rounds 9]
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/units.hpp"
 #include "service/client/include/penstock.h"
+#include "tests/bench/sparse_checkpoint.hpp"
 #include "tests/bench/statistics.hpp"
 #include "tests/integration/client/service_process.hpp"
 
@@ -37,23 +37,6 @@ Settings parse(int count, char** arguments) {
     if (name == "--rounds") settings.rounds = std::stoi(value);
   }
   return settings;
-}
-
-// A checkpoint of one tensor, whose bytes are a hole of the file: reading them is not what is measured.
-std::string write_sparse(const test::TemporaryFolder& folder, std::uint64_t bytes) {
-  const std::uint64_t data = bytes - 4096;
-  std::string header = "{\"t\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(data) +
-                       "],\"data_offsets\":[0," + std::to_string(data) + "]}}";
-  header.resize(4096 - 8, ' ');
-  const std::uint64_t length = header.size();
-  const std::string path = folder / "sparse.safetensors";
-  {
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&length), sizeof length);
-    file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  }
-  std::filesystem::resize_file(path, bytes);
-  return path;
 }
 
 struct Attached {
@@ -124,7 +107,7 @@ int run(const Settings& settings) {
   const test::ServiceProcess service(
       {.capacity_bytes = settings.bytes + 64 * page_bytes, .page_bytes = page_bytes, .more = ""},
       settings.folder);
-  const std::string file = write_sparse(service.folder(), settings.bytes);
+  const std::string file = write_sparse_checkpoint(service.folder().path(), settings.bytes);
   const Attached first = attach(service.socket(), file, settings.bytes);
   nlohmann::json sizes = nlohmann::json::array();
   for (const std::uint64_t part : {8, 4, 2, 1}) {
