@@ -20,6 +20,7 @@
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
 #include "service/host_setup.hpp"
+#include "service/hung_files.hpp"
 #include "service/ipc/service_socket.hpp"
 #include "service/log.hpp"
 #include "service/metrics_setup.hpp"
@@ -165,13 +166,13 @@ void Daemon::stop(int signal) {
   stop_timer_.async_wait([](const boost::system::error_code& error) {
     if (error) return;
     spdlog::error("the stop took too long and was cut short");
-    std::_Exit(exit_failed);
+    exit_past_hung_files(exit_failed);
   });
   service_->stop([this](const std::string& stuck_on) {
     if (!stuck_on.empty()) {
       // Threads that the kernel holds can't be joined: the process ends around them.
       spdlog::error("stopped, but this did not answer: {}", stuck_on);
-      std::_Exit(exit_failed);
+      exit_past_hung_files(exit_failed);
     }
     stop_timer_.cancel();
     context_.stop();

@@ -61,6 +61,8 @@ PinnedRing::PinnedRing(Mapping memory, const PinnedRingOptions& options)
       slot_bytes_(options.slot_bytes),
       slots_(options.slots),
       taken_(options.slots, false) {
+  // The kernel writes to these very pages: a child must not make copies of them.
+  (void)memory_.keep_from_children(0, memory_.size());
   free_.reserve(slots_);
   for (std::uint32_t slot = slots_; slot-- > 0;) free_.push_back(SlotId{static_cast<std::uint16_t>(slot)});
 }

@@ -18,7 +18,7 @@
 namespace penstock {
 namespace {
 
-// What a read that never ended may still write to: ring, stream and frames stay until the process ends.
+// What a read or a copy that did not end may still write to: ring, stream and frames stay until the process ends.
 void leave_behind(std::unique_ptr<LoadPipeline> loads, SharedDevice device) {
   struct Remains {
     std::unique_ptr<LoadPipeline> loads;
@@ -153,7 +153,7 @@ void DataplaneThread::run() {
     pager_->settle(now = monotonic_now());
     linger.begin(now);
   }
-  if (!pager_->stuck_on().empty()) leave_behind(pager_->abandon_loads(), device_);
+  if (pager_->loads_left()) leave_behind(pager_->abandon_loads(), device_);
   // Reads, sockets and the ring belong to this thread, so they end here.
   pager_.reset();
 }

@@ -233,6 +233,8 @@ std::string LoadPipeline::waits_for() const {
   return stream_->unanswered() > 0 ? "reads of scales" : "";
 }
 
+bool LoadPipeline::waits_for_copies_only() const { return !fences_.empty() && stream_->unanswered() == 0; }
+
 TableReads LoadPipeline::reads_of(TableId id) const {
   const Table* table = find_table(id);
   return table == nullptr ? TableReads{} : table->reads;

@@ -79,6 +79,8 @@ class LoadPipeline {
   bool idle() const;
   // What the oldest load waits for, for a person; empty when idle.
   std::string waits_for() const;
+  // Of that: the device alone has not finished, the reader has.
+  bool waits_for_copies_only() const;
 
   TableReads reads_of(TableId table) const;
   // Text of the newest failure of a page of this table, e.g. "unexpected end at 4096 of 12388".

@@ -111,6 +111,7 @@ struct PagerDecision {  // For the decision log behind `penstock explain`.
   std::string detail{};  // Of io_error: "unexpected end at 4096 of 12388".
 };
 struct PagerStopped {
+  bool copies_left = false;  // The device was still copying; the process can end all the same.
   std::string stuck_on;
 };  // Empty when every read ended in time.
 using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped>;

@@ -87,8 +87,8 @@ class Pager {
   bool stopping() const { return stop_by_.has_value(); }
   // Nothing is in flight any more, or the deadline has passed; and the service has been told, if it listens.
   bool stopped() const;
-  // After stopped(): what did not end in time. Then reads may still write to the ring and to frames.
-  const std::string& stuck_on() const { return stuck_on_; }
+  // After stopped(): something did not end in time, and may still write to the ring and to frames.
+  bool loads_left() const { return loads_left_; }
 
   // Valid while the pager lives, for the poll loop.
   int reads_fd() const { return loads_->event_fd(); }
@@ -218,7 +218,7 @@ class Pager {
   std::optional<Nanoseconds> retry_at_;
   std::optional<Nanoseconds> stop_by_;
   bool stopped_ = false;
-  std::string stuck_on_;
+  bool loads_left_ = false;
 };
 
 }  // namespace penstock

@@ -178,10 +178,12 @@ void Pager::take(const mail::Stop&) {
 
 void Pager::try_stop() {
   if (stopped_) return;
+  std::string stuck_on;
   if (!loads_->idle()) {
     if (now_ < *stop_by_) return;
-    stuck_on_ = loads_->waits_for();
-    if (stuck_on_.empty()) stuck_on_ = "reads";
+    loads_left_ = true;
+    // A copy ends with the process; a read that the kernel holds may keep the process from ending.
+    if (!loads_->waits_for_copies_only()) stuck_on = loads_->waits_for();
   }
   stopped_ = true;
   for (auto& [id, session] : sessions_) {
@@ -189,7 +191,7 @@ void Pager::try_stop() {
     buried_.push_back(std::move(session));
   }
   sessions_.clear();
-  news_.answer(PagerStopped{.stuck_on = stuck_on_});
+  news_.answer(PagerStopped{.copies_left = loads_left_ && stuck_on.empty(), .stuck_on = std::move(stuck_on)});
 }
 
 void Pager::refuse(RequestId request, FailureKind reason) {

@@ -14,6 +14,9 @@
 namespace penstock {
 namespace {
 
+// As long as a device has for its reads, and less than the process has for all.
+constexpr Nanoseconds openers_stop_limit = std::chrono::seconds(3);
+
 std::string_view name_of(PagerDecision::Kind kind) {
   switch (kind) {
     case PagerDecision::Kind::load: return "load";
@@ -51,7 +54,7 @@ std::string subject_of(const ServiceState& state, const PagerDecision& decision)
 }  // namespace
 
 Service::Service(boost::asio::io_context& context, const Config& config)
-    : context_(context), state_(std::make_unique<ServiceState>(context, config)) {}
+    : context_(context), state_(std::make_unique<ServiceState>(context, config)), stop_timer_(context) {}
 
 Service::~Service() {
   listener_.reset();
@@ -146,6 +149,7 @@ void Service::stop(std::function<void(std::string)> stopped) {
   if (state_->closing) return;
   state_->closing = true;
   stopped_ = std::move(stopped);
+  openers_stop_by_ = monotonic_now() + openers_stop_limit;
   if (listener_) listener_->stop();
   for (const auto& [id, session] : state_->sessions) session->announce_closing();
   if (state_->devices.empty()) {
@@ -156,13 +160,29 @@ void Service::stop(std::function<void(std::string)> stopped) {
 }
 
 void Service::device_stopped(const PagerStopped& stopped) {
-  if (!stopped.stuck_on.empty()) stuck_on_ += (stuck_on_.empty() ? "" : ", ") + stopped.stuck_on;
+  if (stopped.copies_left) spdlog::warn("a device was still copying; that ends with this process");
+  if (!stopped.stuck_on.empty()) stuck_on_ += (stuck_on_.empty() ? "" : ", ") + with_path(stopped.stuck_on);
   const bool all = std::ranges::all_of(state_->devices, [](const auto& device) { return device->stopped(); });
   if (all) finish_stop();
 }
 
+// The pager knows a checkpoint by its id alone.
+std::string Service::with_path(const std::string& subject) const {
+  for (const auto& [id, checkpoint] : state_->checkpoints.entries()) {
+    if (subject.find(id) != std::string::npos) return fmt::format("{} ({})", subject, checkpoint->path);
+  }
+  return subject;
+}
+
 void Service::finish_stop() {
   if (!stopped_) return;
+  // What reads somebody's file gets time to end; nothing tells when it does.
+  if (!state_->opener.running().empty() && monotonic_now() < openers_stop_by_) {
+    stop_timer_.expires_after(std::chrono::milliseconds(10));
+    return stop_timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) finish_stop();
+    });
+  }
   for (const std::string& subject : state_->opener.running()) {
     stuck_on_ += (stuck_on_.empty() ? "" : ", ") + subject;
   }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "service/control/service_state.hpp"
 #include "service/ipc/listener.hpp"
@@ -50,6 +51,7 @@ class Service {
   void accept(UniqueFd socket, PeerIdentity peer);
   void hear(const PeerGone& gone);
   void hear(const PagerDecision& decision);
+  std::string with_path(const std::string& subject) const;
   void device_stopped(const PagerStopped& stopped);
   void finish_stop();
 
@@ -58,6 +60,8 @@ class Service {
   std::unique_ptr<Listener> listener_;
   std::function<void(std::string)> stopped_;
   std::string stuck_on_;
+  boost::asio::steady_timer stop_timer_;
+  Nanoseconds openers_stop_by_{};
   std::uint32_t last_session_ = 0;
 };
 

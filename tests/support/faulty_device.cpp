@@ -41,8 +41,10 @@ Error FaultyDevice::State::lost() const {
   return Error{Errc::device, 0, "writer lost"};
 }
 
-FaultyDevice::FaultyDevice(FrameOwner& owner, FrameWriter& writer)
-    : state_(owner.limits().frame_bytes, writer), owner_(state_, owner), writer_(state_, writer) {}
+FaultyDevice::FaultyDevice(FrameOwner& owner, FrameWriter& writer, const Options& options)
+    : state_(owner.limits().frame_bytes, writer, options.addressable),
+      owner_(state_, owner),
+      writer_(state_, writer) {}
 
 void FaultyDevice::refuse_creation_after(std::uint64_t creations, CreateResult result) {
   CHECK(result != CreateResult::created);
@@ -103,6 +105,11 @@ std::uint64_t FaultyDevice::frames_alive() const {
 std::uint64_t FaultyDevice::creations_held() const {
   const Guard guard(state_.mutex);
   return state_.held_tags.size();
+}
+
+std::uint64_t FaultyDevice::copies() const {
+  const Guard guard(state_.mutex);
+  return state_.copies;
 }
 
 void FaultyDevice::Owner::create(std::uint64_t tag) {
@@ -191,6 +198,7 @@ Result<FenceId> FaultyDevice::Writer::copy(FrameId frame, std::uint64_t offset,
   CHECK(offset <= state_.frame_bytes && bytes <= state_.frame_bytes - offset);  // F3
   if (state_.writer_lost) return state_.lost();
   state_.newest = entry.last_fence = TRY(device_.copy(frame, offset, source, conversion));
+  ++state_.copies;
   return state_.newest;
 }
 
@@ -204,10 +212,16 @@ Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {
   return state_.newest;
 }
 
+DeviceLimits FaultyDevice::Owner::limits() const {
+  DeviceLimits limits = device_.limits();
+  limits.frames_are_addressable = limits.frames_are_addressable && state_.addressable;
+  return limits;
+}
+
 std::span<std::byte> FaultyDevice::Writer::address(FrameId frame) {
   const Guard guard(state_.mutex);
   static_cast<void>(state_.alive(frame));
-  return device_.address(frame);
+  return state_.addressable ? device_.address(frame) : std::span<std::byte>();
 }
 
 Result<FenceId> FaultyDevice::Writer::reached() {

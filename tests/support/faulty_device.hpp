@@ -23,8 +23,14 @@ namespace penstock {
 
 class FaultyDevice {
  public:
+  // As a GPU is: nobody but the writer reaches the frames.
+  struct Options {
+    bool addressable = true;
+  };
+
   // REQUIRES: both outlive this object.
-  FaultyDevice(FrameOwner& owner, FrameWriter& writer);
+  FaultyDevice(FrameOwner& owner, FrameWriter& writer) : FaultyDevice(owner, writer, Options{}) {}
+  FaultyDevice(FrameOwner& owner, FrameWriter& writer, const Options& options);
 
   FrameOwner& owner() { return owner_; }
   FrameWriter& writer() { return writer_; }
@@ -43,6 +49,7 @@ class FaultyDevice {
 
   std::uint64_t frames_alive() const;
   std::uint64_t creations_held() const;
+  std::uint64_t copies() const;  // That were queued, ever.
 
  private:
   struct FrameState {
@@ -53,7 +60,8 @@ class FaultyDevice {
 
   // What both halves know. Guarded by mutex.
   struct State {
-    State(std::uint64_t bytes, FrameWriter& device) : frame_bytes(bytes), device_writer(device) {}
+    State(std::uint64_t bytes, FrameWriter& device, bool reachable)
+        : frame_bytes(bytes), device_writer(device), addressable(reachable) {}
     FrameState& alive(FrameId frame);
     // A lost writer touches no memory any more: waits until the wrapped one doesn't either.
     Error lost() const;
@@ -61,8 +69,10 @@ class FaultyDevice {
 
     const std::uint64_t frame_bytes;
     FrameWriter& device_writer;
+    const bool addressable;
     mutable std::mutex mutex;
     std::unordered_map<std::uint32_t, FrameState> frames;
+    std::uint64_t copies = 0;
     FenceId newest{};  // The newest fence that copy() has returned.
     FenceId told{};    // The newest fence that reached() has returned.
     bool writer_lost = false;
@@ -90,11 +100,12 @@ class FaultyDevice {
   class Owner final : public FrameOwner {
    public:
     Owner(State& state, FrameOwner& device) : state_(state), device_(device), wake_(device.event_fd()) {}
-    DeviceLimits limits() const override { return device_.limits(); }
+    DeviceLimits limits() const override;
     void create(std::uint64_t tag) override;
     std::size_t reap(std::span<CreateDone> done) override;
     void destroy(FrameId frame) override;
     Result<ExportedFrame> share(FrameId frame, FrameAccess access) override;
+    std::uint64_t ready_frames() const override { return device_.ready_frames(); }
     int event_fd() const override { return wake_.fd(); }
     void wake() const { wake_.signal(); }
 

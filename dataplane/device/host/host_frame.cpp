@@ -19,6 +19,8 @@ Result<HostFrame> HostFrame::make(std::uint64_t bytes, HostPages wanted) {
                                         fits_huge_pages ? huge_page_bytes : small_page_bytes));
   // Weights in a core dump help nobody, and they are another user's files.
   TRY(exclude_from_dumps(mapping));
+  // A child of this process keeps no frame alive.
+  TRY(mapping.keep_from_children(0, mapping.size()));
   HostFrame frame(std::move(file), std::move(mapping));
   TRY(frame.populate(fits_huge_pages ? wanted : HostPages::small));
   return frame;

@@ -20,7 +20,15 @@ Node::Node(const NodeOptions& options) : frame_bytes(options.frame_bytes) {
                                                 .pages = HostPages::small},
                                                headroom);
   CHECK(opened);
-  device = std::make_shared<HostDevice>(*std::move(opened));
+  struct Both {
+    HostDevice host;
+    FaultyDevice faulty;
+    Both(HostDevice opened, bool addressable)
+        : host(std::move(opened)), faulty(host.owner(), host.writer(), {.addressable = addressable}) {}
+  };
+  const auto both = std::make_shared<Both>(*std::move(opened), options.addressable);
+  device = std::shared_ptr<HostDevice>(both, &both->host);
+  faulty = std::shared_ptr<FaultyDevice>(both, &both->faulty);
   DataplaneThreadOptions thread_options;
   thread_options.ring = {.slot_bytes = 64 * 1024, .slots = 32, .reserved_huge_pages = false};
   thread_options.reader.io = options.io;
@@ -29,8 +37,8 @@ Node::Node(const NodeOptions& options) : frame_bytes(options.frame_bytes) {
   thread_options.pager.revoke_deadline = options.revoke_deadline;
   thread_options.pager.stop_deadline = options.stop_deadline;
   auto started =
-      DataplaneThread::start({.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
-                              .writer = std::shared_ptr<FrameWriter>(device, &device->writer())},
+      DataplaneThread::start({.owner = std::shared_ptr<FrameOwner>(faulty, &faulty->owner()),
+                              .writer = std::shared_ptr<FrameWriter>(faulty, &faulty->writer())},
                              std::make_unique<SimpleEviction>(), thread_options, options.make_reader);
   CHECK(started);
   thread = *std::move(started);

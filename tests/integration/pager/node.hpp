@@ -12,6 +12,7 @@
 #include "dataplane/device/host/host_device.hpp"
 #include "dataplane/pager/dataplane_thread.hpp"
 #include "tests/integration/pager/wire_client.hpp"
+#include "tests/support/faulty_device.hpp"
 #include "tests/support/fixed_headroom.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -25,6 +26,7 @@ struct NodeOptions {
   Nanoseconds stop_deadline = std::chrono::seconds(5);
   std::uint64_t bandwidth_bytes_per_second = 0;
   DataplaneThread::ReaderMaker make_reader{};
+  bool addressable = true;  // False: everything goes through slots and copies, as on a GPU.
 };
 
 class Node {
@@ -66,6 +68,7 @@ class Node {
   FixedHeadroom headroom;
   std::uint64_t frame_bytes;
   std::shared_ptr<HostDevice> device;
+  std::shared_ptr<FaultyDevice> faulty;  // Over `device`; what the pager sees.
   std::map<std::uint32_t, std::shared_ptr<PageWords>> words;
   std::map<std::uint32_t, std::shared_ptr<PinWords>> pins;  // Of the newest attach of the table.
   std::unique_ptr<DataplaneThread> thread;

@@ -170,6 +170,40 @@ TEST(PagingTrouble, StopsInTheMiddleOfALoad) {
   EXPECT_EQ(client->bytes(1, 0).size(), frame);  // What is mapped stays readable.
 }
 
+TEST(CaseS05, ACopyThatTheDeviceDoesNotFinishDoesNotHoldUpTheEnd) {
+  Node node({.stop_deadline = std::chrono::milliseconds(100), .addressable = false});
+  node.make_file("weights", 4 * frame);
+  node.open_identity(1, "weights");
+  const auto client = node.connect(1);
+  node.attach(1, 1);
+  node.faulty->hold_fences();
+  const std::uint64_t request = client->start_fault(1, 0, 4);
+  ASSERT_TRUE(eventually([&] { return node.faulty->copies() > 0; }));
+  node.mail(mail::Stop{});
+  const PagerStopped stopped = node.wait_for<PagerStopped>();
+  EXPECT_EQ(stopped.stuck_on, "");
+  EXPECT_TRUE(stopped.copies_left);
+  node.stop();
+  EXPECT_EQ(client->wait_for(request).reason, FailureKind::closing);
+  // The copy still reads its slots and writes its frames, and both are there.
+  node.faulty->release_fences();
+}
+
+TEST(CaseS05, ACopyThatEndsInTimeIsWaitedFor) {
+  Node node({.addressable = false});
+  node.make_file("weights", 4 * frame);
+  node.open_identity(1, "weights");
+  const auto client = node.connect(1);
+  node.attach(1, 1);
+  node.faulty->hold_fences();
+  client->start_fault(1, 0, 4);
+  ASSERT_TRUE(eventually([&] { return node.faulty->copies() > 0; }));
+  node.mail(mail::Stop{});
+  node.faulty->release_fences();
+  EXPECT_FALSE(node.wait_for<PagerStopped>().copies_left);
+  node.stop();
+}
+
 TEST(PagingTrouble, StopsAlthoughAReadNeverEnds) {
   Node node({.stop_deadline = std::chrono::milliseconds(100), .make_reader = open_stuck});
   node.make_file("weights", 4 * frame);

@@ -113,6 +113,11 @@ class Daemon:
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
+    def stacks(self) -> str:
+        """Where in the kernel its threads wait. Needs root."""
+        return "\n".join(path.read_text(encoding="utf-8")
+                         for path in Path(f"/proc/{self.process.pid}/task").glob("*/stack"))
+
     def connect(self) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         link.settimeout(20)

@@ -11,6 +11,7 @@ import time
 import unittest
 
 import daemon
+import hanging_files
 import wire
 
 
@@ -40,6 +41,43 @@ class CaseS05(unittest.TestCase):
             out, _ = load.communicate(timeout=10)
             self.assertEqual(1, load.returncode)
             self.assertIn('"kind"', out)
+
+    @unittest.skipIf(hanging_files.missing_requirement(), hanging_files.missing_requirement())
+    def test_it_stops_in_the_middle_of_a_header(self) -> None:
+        with daemon.Daemon() as running:
+            model = running.folder / "m"
+            daemon.write_checkpoint(model)
+            with hanging_files.HangingFiles(running.folder / "slow", model.read_bytes()) as slow:
+                link = self.enterContext(running.connect())
+                wire.hello(link)
+                descriptor = os.open(slow.path, os.O_RDONLY)
+                slow.freeze()
+                wire.send_checkpoint(link, descriptor, "m.safetensors")
+                self.assertTrue(daemon.wait_until(lambda: "fuse" in running.stacks()), running.stacks())
+                running.process.send_signal(signal.SIGTERM)
+                self.assertTrue(daemon.wait_until(lambda: "stopping" in running.log()))
+                slow.thaw()
+                self.assertEqual(0, running.process.wait(timeout=5), running.log())
+                os.close(descriptor)
+
+    @unittest.skipIf(hanging_files.missing_requirement(), hanging_files.missing_requirement())
+    def test_it_stops_although_a_file_never_answers_and_names_it(self) -> None:
+        with daemon.Daemon() as running:
+            model = running.folder / "m"
+            daemon.write_checkpoint(model)
+            with hanging_files.HangingFiles(running.folder / "hung", model.read_bytes()) as hung:
+                link = self.enterContext(running.connect())
+                attached = wire.attach(link, str(hung.path))
+                hung.freeze()
+                attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, attached.pages, request=1))
+                self.assertTrue(daemon.wait_until(lambda: running.device()["used_bytes"] > 0))
+                start = time.monotonic()
+                running.process.send_signal(signal.SIGTERM)
+                self.assertEqual(1, running.process.wait(timeout=9), running.log())
+                self.assertLess(time.monotonic() - start, 8, "longer than TimeoutStopSec may be")
+                self.assertIn(str(hung.path), running.log().splitlines()[-1])
+                self.assertFalse(running.socket.exists())
+                attached.device.close()
 
     def test_it_stops_with_two_clients_mapped_and_tells_them(self) -> None:
         with daemon.Daemon() as running:

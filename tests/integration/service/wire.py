@@ -54,13 +54,18 @@ def failure_text(message: Message) -> str:
     return message.body[16:16 + length].decode(errors="replace")
 
 
+def send_checkpoint(link: socket.socket, descriptor: int, name: str, request: int = 2) -> None:
+    """open_checkpoint of a file that is open here."""
+    word = name.encode()
+    body = struct.pack("<II256s", 1, len(word), word) + struct.pack("<II256s", 0, len(word), word)
+    send(link, OPEN_CHECKPOINT, body, request, (descriptor,))
+
+
 def ask_checkpoint(link: socket.socket, path: str, request: int = 2) -> None:
     """open_checkpoint without waiting for the answer."""
     descriptor = os.open(path, os.O_RDONLY)
-    name = os.path.basename(path).encode()
-    body = struct.pack("<II256s", 1, len(name), name) + struct.pack("<II256s", 0, len(name), name)
     try:
-        send(link, OPEN_CHECKPOINT, body, request, (descriptor,))
+        send_checkpoint(link, descriptor, os.path.basename(path), request)
     finally:
         os.close(descriptor)
 

@@ -110,7 +110,7 @@ TEST(PagerService, StopsInTheMiddleOfALoad) {
   rig.mail(mail::Stop{});
   rig.settle();
   EXPECT_TRUE(rig.pager->stopped());
-  EXPECT_EQ(rig.pager->stuck_on(), "");
+  EXPECT_FALSE(rig.pager->loads_left());
   const PeerCompletion cancelled = client->take<PeerCompletion>();
   EXPECT_EQ(cancelled.reason, FailureKind::closing);
   client->take<SentClosing>();
@@ -156,8 +156,10 @@ TEST(PagerService, NamesTheReadThatDoesNotEnd) {
   rig.advance(std::chrono::seconds(5));
   rig.settle();
   EXPECT_TRUE(rig.pager->stopped());
-  EXPECT_NE(rig.pager->stuck_on().find("a read of 16384 bytes at 0"), std::string::npos)
-      << rig.pager->stuck_on();
+  EXPECT_TRUE(rig.pager->loads_left());
+  const std::vector<PagerStopped> stopped = rig.take_news<PagerStopped>();
+  ASSERT_EQ(stopped.size(), 1u);
+  EXPECT_NE(stopped[0].stuck_on.find("a read of 16384 bytes at 0"), std::string::npos) << stopped[0].stuck_on;
   rig.reader->release();  // So that the stream can end.
 }
 
