@@ -20,6 +20,7 @@ BUILD = Path(os.environ["PENSTOCK_BUILD_DIR"])
 PENSTOCKD = BUILD / "bin/penstockd"
 PENSTOCK = BUILD / "bin/penstock"
 VERIFY = BUILD / "tests/clients/verify_checkpoint"
+CHECKED = BUILD / "tests/clients/checked_service"  # penstockd over a device that checks the rules of its seam.
 MIB = 1 << 20
 
 
@@ -47,11 +48,23 @@ def write_checkpoint(path: Path, tensors: int = 8, tensor_bytes: int = 4 * MIB, 
     return data
 
 
+def write_sparse_checkpoint(path: Path, tensors: int, tensor_bytes: int) -> None:
+    """As write_checkpoint, but all zeros, and without a block on the disk."""
+    header = {f"t{index}": {"dtype": "U8", "shape": [tensor_bytes],
+                            "data_offsets": [index * tensor_bytes, (index + 1) * tensor_bytes]}
+              for index in range(tensors)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + tensors * tensor_bytes)
+
+
 class Daemon:
     """Starts at once; stop() or the end of the `with` ends it."""
 
     def __init__(self, capacity: str = "256MiB", extra: str = "", wait: bool = True, config: str | None = None,
-                 environment: dict[str, str] | None = None, words: tuple[str, ...] = ()) -> None:
+                 environment: dict[str, str] | None = None, words: tuple[str, ...] = (),
+                 program: Path = PENSTOCKD) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
         self.folder = Path(self._folder.name)
         self.socket = self.folder / "run/penstock.sock"
@@ -60,6 +73,7 @@ class Daemon:
         self.config.write_text(config if config is not None else self.default_config(capacity, extra), encoding="utf-8")
         self.environment = dict(os.environ, PENSTOCK_SOCKET=str(self.socket), **(environment or {}))
         self.words = words
+        self.program = program
         self.start(wait)
 
     def default_config(self, capacity: str, extra: str) -> str:
@@ -69,7 +83,7 @@ class Daemon:
 
     def start(self, wait: bool = True) -> None:
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([*self.words, str(PENSTOCKD), "--config", str(self.config)], stderr=log,
+            self.process = subprocess.Popen([*self.words, str(self.program), "--config", str(self.config)], stderr=log,
                                             env=self.environment)
         if wait and not wait_until(lambda: self.is_ready() or self.process.poll() is not None, 30):
             raise RuntimeError("penstockd did not become ready: " + self.log())
@@ -107,8 +121,21 @@ class Daemon:
         found: dict[str, Any] = self.ask("status")["devices"][0]
         return found
 
+    def _links(self) -> list[str]:
+        folder = f"/proc/{self.process.pid}/fd"
+        links = []
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                links.append(os.readlink(f"{folder}/{name}"))
+        return links
+
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Those that it has open, without frames."""
+        return sum("penstock-frame" not in link for link in self._links())
+
+    def frames(self) -> int:
+        """Frames that are alive: in use, or made ahead."""
+        return sum("penstock-frame" in link for link in self._links())
 
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))

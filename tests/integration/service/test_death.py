@@ -46,10 +46,12 @@ def done(*_kept: object) -> None:
 
 
 class CaseG01(unittest.TestCase):
+    program = daemon.PENSTOCKD
+
     def setUp(self) -> None:
-        self.daemon = self.enterContext(daemon.Daemon(capacity="8192MiB"))
+        self.daemon = self.enterContext(daemon.Daemon(capacity="8192MiB", program=self.program))
         self.path = self.daemon.folder / "m.safetensors"
-        daemon.write_checkpoint(self.path, tensors=20)
+        daemon.write_sparse_checkpoint(self.path, tensors=20, tensor_bytes=50 * daemon.MIB)
 
     def victim(self, step: str) -> subprocess.Popen[str]:
         process = subprocess.Popen([sys.executable, __file__, "live", str(self.daemon.socket), str(self.path), step],
@@ -98,9 +100,20 @@ class CaseG01(unittest.TestCase):
         self.daemon.ask("evict", "--all")
         device = self.daemon.device()
         self.assertEqual(0, device["used_bytes"])
+        # The pool of frames that are made ahead grows with the demand, and shrinks by half a second.
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.frames() <= 16, 30.0), f"{self.daemon.frames()} frames")
         self.assertEqual(8192 * daemon.MIB, device["budget_bytes"])
         self.assertEqual(0, device["booked_bytes"])
         self.assertEqual(0, device["stuck_bytes"])
+
+
+class CaseG01OverACheckedDevice(CaseG01):
+    """The same where copies are slow, and a broken rule of the device seam ends the service."""
+
+    program = daemon.CHECKED
+
+    def tearDown(self) -> None:
+        self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
 
 
 if __name__ == "__main__":
