@@ -34,6 +34,7 @@ constexpr std::array<FamilyEntry, families> entries = {{
     {Family::pinned_bytes, "pinned_bytes", Gauge, "Pages in use by some client, each counted once."},
     {Family::stuck_bytes, "stuck_bytes", Gauge,
      "Pages held by clients that did not answer a revoke in time."},
+    {Family::pages, "pages", Gauge, "Pages of open tables: absent, loading, resident, evicting."},
     {Family::booked_bytes, "booked_bytes", Gauge, "Promised to admitted demands: weights, work."},
     {Family::foreign_bytes, "foreign_bytes", Gauge,
      "Used on a device by others than this service and its clients."},

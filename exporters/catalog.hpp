@@ -27,6 +27,7 @@ enum class Family : std::uint8_t {
   private_bytes,
   pinned_bytes,
   stuck_bytes,
+  pages,
   booked_bytes,
   foreign_bytes,
   headroom_bytes,

@@ -38,6 +38,11 @@ void add_pager(FamilySet& set, std::string_view device, const PagerStats& pager)
   gauge(Family::private_bytes, pager.private_bytes);
   gauge(Family::pinned_bytes, pager.pinned_bytes);
   gauge(Family::stuck_bytes, pager.stuck_bytes);
+  constexpr std::array<const char*, 4> residencies = {"absent", "loading", "resident", "evicting"};
+  for (std::size_t index = 0; index < residencies.size(); ++index) {
+    set.add(Family::pages, {{"device", device}, {"residency", residencies[index]}},
+            value_of(pager.pages[index]));
+  }
   gauge(Family::device_sessions, pager.sessions);
   gauge(Family::device_tables, pager.tables);
   gauge(Family::frames_ready, pager.frames_ready);

@@ -118,7 +118,8 @@ std::uint16_t PageTables::classify(const PagedTable& table, const PageEntry& pag
       bit(PageClass::loose_load, in_flight(page.state) && page.holds == 0) | bit(PageClass::leaving, prompt) |
       bit(PageClass::leaving_slow, leaves && page.blocked == 0 && page.slow > 0) |
       bit(PageClass::stuck, used && page.blocked > 0) | bit(PageClass::evictable, evictable) |
-      bit(PageClass::requested, prompt && page.reason == EvictReason::request);
+      bit(PageClass::requested, prompt && page.reason == EvictReason::request) |
+      bit(PageClass::arriving, in_flight(page.state));
   return static_cast<std::uint16_t>(classes);
 }
 

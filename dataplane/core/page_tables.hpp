@@ -27,8 +27,9 @@ enum class PageClass : std::uint16_t {
   stuck = 1 << 6,         // Mapped by a session that is stuck, or overdue.
   evictable = 1 << 7,
   requested = 1 << 8,  // Leaving, because of an EvictRequest.
+  arriving = 1 << 9,   // Being created, loading, or copied into.
 };
-inline constexpr std::size_t page_classes = 9;
+inline constexpr std::size_t page_classes = 10;
 
 class PageTables {
  public:

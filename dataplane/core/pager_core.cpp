@@ -41,6 +41,7 @@ PagerCounts PagerCore::State::counts() const {
   counts.budget_frames = budget_;
   counts.used_frames = used();
   counts.resident_frames = tables_.total(PageClass::resident);
+  counts.arriving_frames = tables_.total(PageClass::arriving);
   counts.private_frames = tables_.total(PageClass::private_frame);
   counts.stuck_frames = tables_.total(PageClass::stuck);
   return counts;

@@ -43,6 +43,7 @@ struct PagerCounts {
   std::uint32_t budget_frames = 0;
   std::uint32_t used_frames = 0;  // Being created, loading, resident, or on their way out.
   std::uint32_t resident_frames = 0;
+  std::uint32_t arriving_frames = 0;  // Being created, loading, or copied into.
   std::uint32_t private_frames = 0;
   std::uint32_t stuck_frames = 0;  // Mapped by sessions that missed a revoke deadline.
   std::uint64_t minor_grants = 0;  // Faults on resident pages.

@@ -252,6 +252,7 @@ void Pager::finish_closed_tables() {
       ++at;
     } else {
       loads_->close(at->first);
+      pages_opened_ -= table.pages;
       if (raw(table.close_request) != 0) news_.answer(RequestDone{.request = table.close_request});
       at = tables_.erase(at);
     }
@@ -267,6 +268,14 @@ void Pager::publish() {
   stats_.resident_bytes.store(counts.resident_frames * frame, relaxed);
   stats_.private_bytes.store(counts.private_frames * frame, relaxed);
   stats_.stuck_bytes.store(counts.stuck_frames * frame, relaxed);
+  const std::uint64_t leaving = counts.used_frames - counts.resident_frames - counts.arriving_frames;
+  const auto pages = [this](Residency residency) -> PagerStats::Figure& {
+    return stats_.pages[static_cast<std::size_t>(residency)];
+  };
+  pages(Residency::absent).store(pages_opened_ - counts.used_frames, relaxed);
+  pages(Residency::loading).store(counts.arriving_frames, relaxed);
+  pages(Residency::resident).store(counts.resident_frames, relaxed);
+  pages(Residency::evicting).store(leaving, relaxed);
   stats_.minor_faults.store(counts.minor_grants, relaxed);
   stats_.major_faults.store(counts.major_faults, relaxed);
   stats_.refaults.store(counts.refaults, relaxed);

@@ -219,6 +219,7 @@ class Pager {
   std::optional<Nanoseconds> stop_by_;
   bool stopped_ = false;
   bool loads_left_ = false;
+  std::uint64_t pages_opened_ = 0;  // Of all tables that are open.
 };
 
 }  // namespace penstock

@@ -72,6 +72,7 @@ void Pager::take(mail::OpenTable& message) {
                     .words = std::move(message.words),
                     .has_source = message.source != nullptr,
                     .orphaned = orphaned};
+  pages_opened_ += message.pages;
   const bool added = tables_.emplace(message.table, std::move(table)).second;
   CHECK(added);
   if (message.source) loads_->open(message.table, std::move(message.source));

@@ -20,6 +20,7 @@ struct PagerStats {
   static constexpr int latency_buckets = 25;
   std::array<Figure, latency_buckets> fault_latency{};
   Figure fault_latency_sum_ns{0};
+  std::array<Figure, 4> pages{};  // of open tables, by Residency
   Figure sessions{0}, tables{0}, frames_ready{0};
 };
 

@@ -107,6 +107,7 @@ TEST(Collector, ShowsEachFigureOfADevice) {
   pager.private_bytes = 5;
   pager.pinned_bytes = 6;
   pager.stuck_bytes = 7;
+  for (std::size_t index = 0; index < 4; ++index) pager.pages[index] = 30 + index;
   pager.minor_faults = 8;
   pager.major_faults = 9;
   pager.refaults = 10;
@@ -130,6 +131,10 @@ TEST(Collector, ShowsEachFigureOfADevice) {
       {"penstock_private_bytes{device=\"host\"}", 5},
       {"penstock_pinned_bytes{device=\"host\"}", 6},
       {"penstock_stuck_bytes{device=\"host\"}", 7},
+      {"penstock_pages{device=\"host\",residency=\"absent\"}", 30},
+      {"penstock_pages{device=\"host\",residency=\"loading\"}", 31},
+      {"penstock_pages{device=\"host\",residency=\"resident\"}", 32},
+      {"penstock_pages{device=\"host\",residency=\"evicting\"}", 33},
       {"penstock_faults_total{device=\"host\",kind=\"minor\"}", 8},
       {"penstock_faults_total{device=\"host\",kind=\"major\"}", 9},
       {"penstock_refaults_total{device=\"host\"}", 10},
