@@ -33,6 +33,8 @@ enum ExitCode { exit_clean = 0, exit_failed = 1, exit_configuration = 2 };
 // What a stop may take before the process ends by force; the unit's TimeoutStopSec= is longer.
 constexpr auto stop_limit = std::chrono::seconds(4);
 
+constexpr auto warnings_period = std::chrono::seconds(10);
+
 int report(const Failure& failure, int code) {
   spdlog::error("{}{}{}", failure.message, failure.hint.empty() ? "" : ": ", failure.hint);
   return code;
@@ -50,13 +52,15 @@ class Daemon {
       : location_(std::move(location)),
         config_(std::move(loaded.config)),
         signals_(context_),
-        stop_timer_(context_) {}
+        stop_timer_(context_),
+        warnings_timer_(context_) {}
 
   Outcome<void> start();
   int run();
 
  private:
   void wait_for_signal();
+  void log_warnings();
   void reload();
   void stop(int signal);
 
@@ -64,8 +68,8 @@ class Daemon {
   Config config_;
   boost::asio::io_context context_{1};
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer stop_timer_;
-  std::unique_ptr<HeadroomSource> headroom_;
+  boost::asio::steady_timer stop_timer_, warnings_timer_;
+  std::unique_ptr<CgroupHeadroom> headroom_;
   std::unique_ptr<Metrics> metrics_;
   HostSetup host_;
   std::unique_ptr<ServiceSocket> socket_;
@@ -84,8 +88,7 @@ Outcome<void> Daemon::start() {
   auto headroom = CgroupHeadroom::open();
   if (!headroom) return tl::unexpected(headroom.error());
   headroom_ = std::move(*headroom);
-  for (const std::string& warning : static_cast<CgroupHeadroom&>(*headroom_).warnings())
-    spdlog::warn("{}", warning);
+  log_warnings();
 
   service_ = std::make_unique<Service>(context_, config_);
   // Before the clients' socket, so that a taken port is told at once and nobody has connected yet.
@@ -138,6 +141,15 @@ void Daemon::wait_for_signal() {
     else
       stop(signal);
     wait_for_signal();
+  });
+}
+
+// What the cgroup's files have come to lack, said once each.
+void Daemon::log_warnings() {
+  for (const std::string& warning : headroom_->warnings()) spdlog::warn("{}", warning);
+  warnings_timer_.expires_after(warnings_period);
+  warnings_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) log_warnings();
   });
 }
 
