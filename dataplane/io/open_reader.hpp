@@ -15,8 +15,8 @@ namespace penstock {
 
 struct ReaderReport {
   std::string backend;  // As FileReader::backend() says.
-  std::string
-      reason;  // Why it is not the best rung, or the ring not locked in huge pages; one line, or empty.
+  // Why it is not the best rung, or the ring not locked in huge pages; one line, or empty.
+  std::string reason;
   bool registered = false;  // The slots are registered with io_uring.
   std::uint64_t ring_bytes = 0;
   std::uint64_t huge_bytes = 0;  // Of them in 2 MiB pages.

@@ -20,8 +20,8 @@ namespace penstock {
 struct Checkpoint {
   std::string id;    // 12 hex digits of the identity.
   std::string name;  // What the first client called it; shown to people only.
-  std::string
-      path;  // Where its descriptor pointed then; shown to root, the admin group and users of the file.
+  // Where its descriptor pointed then; shown to root, the admin group and users of the file.
+  std::string path;
   std::shared_ptr<CheckpointFile> file;
   std::shared_ptr<const CheckpointIndex> index;
   std::uint32_t sessions = 0;   // That have it open.
