@@ -104,6 +104,13 @@ int bind_as(int fd, const sockaddr_un& address, std::optional<gid_t> group) {
   return result;
 }
 
+// A name beside the final one, so that a client finds either nothing or a socket that accepts. The final name itself
+// where no other fits into an address.
+std::string name_until_it_listens(const std::string& path) {
+  std::string name = fmt::format("{}/.penstock-{}", directory_of(path), ::getpid());
+  return address_of(name) ? name : path;
+}
+
 bool group_is(const std::string& path, gid_t group) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return false;
@@ -124,21 +131,28 @@ Outcome<ServiceSocket> ServiceSocket::listen(const Options& options) {
   made.fd_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.fd_) return fail(FailureKind::internal, fmt::format("can't make a socket: {}", reason(errno)));
   const std::optional<gid_t> group = find_group(options.group);
-  if (const int error = bind_as(made.fd_.get(), *address, group); error != 0) {
+  const std::string path = name_until_it_listens(options.path);
+  ::unlink(path.c_str());  // Of a process with our number that was killed right here.
+  if (const int error = bind_as(made.fd_.get(), *address_of(path), group); error != 0) {
     return fail(error == EADDRINUSE ? FailureKind::already_running : FailureKind::not_permitted,
                 fmt::format("can't bind {}: {}", options.path, reason(error)));
   }
-  made.path_ = options.path;
+  made.path_ = path;
   if (!options.group.empty() && !group) {
     made.warning_ =
         fmt::format("group {} does not exist: {} is open to its owner only", options.group, options.path);
-  } else if (group && !group_is(options.path, *group)) {
-    ::chmod(options.path.c_str(), 0600);
+  } else if (group && !group_is(path, *group)) {
+    ::chmod(path.c_str(), 0600);
     made.warning_ = fmt::format("can't give {} to group {}: {}", options.path, options.group, reason(errno));
   }
   if (::listen(made.fd_.get(), options.backlog) != 0) {
     return fail(FailureKind::internal, fmt::format("can't listen on {}: {}", options.path, reason(errno)));
   }
+  if (path != options.path && ::rename(path.c_str(), options.path.c_str()) != 0) {
+    return fail(FailureKind::not_permitted,
+                fmt::format("can't name the socket {}: {}", options.path, reason(errno)));
+  }
+  made.path_ = options.path;
   made.lock_ = std::move(*lock);
   return made;
 }
