@@ -77,7 +77,8 @@ class FrameOwner {
   virtual void destroy(FrameId frame) = 0;
   // Frames that are made ahead and nobody's; for figures only.
   virtual std::uint64_t ready_frames() const { return 0; }
-  // Publishes: after the last fence. The caller sends the descriptor at once.
+  // Publishes: after the last fence of what fills it; copies may read it all the while. The caller sends the descriptor at
+  // once.
   virtual Result<ExportedFrame> share(FrameId frame, FrameAccess access) = 0;
   // Readable when reap would return something. May be -1 when creation always answers at once.
   virtual int event_fd() const = 0;

@@ -162,7 +162,7 @@ void FaultyDevice::Owner::destroy(FrameId frame) {
 Result<ExportedFrame> FaultyDevice::Owner::share(FrameId frame, FrameAccess access) {
   const Guard guard(state_.mutex);
   FrameState& entry = state_.alive(frame);
-  CHECK(state_.idle(entry));                          // F2
+  CHECK(state_.filled(entry));                        // F2
   CHECK(entry.published.value_or(access) == access);  // F4
   entry.published = access;
   return device_.share(frame, access);
@@ -197,7 +197,7 @@ Result<FenceId> FaultyDevice::Writer::copy(FrameId frame, std::uint64_t offset,
   const std::uint64_t bytes = source.size() * dtype_bits(conversion.wanted) / dtype_bits(conversion.stored);
   CHECK(offset <= state_.frame_bytes && bytes <= state_.frame_bytes - offset);  // F3
   if (state_.writer_lost) return state_.lost();
-  state_.newest = entry.last_fence = TRY(device_.copy(frame, offset, source, conversion));
+  state_.newest = entry.last_fence = entry.last_write = TRY(device_.copy(frame, offset, source, conversion));
   ++state_.copies;
   return state_.newest;
 }
@@ -208,7 +208,9 @@ Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {
   FrameState& origin = state_.alive(from);
   CHECK(target.attached && origin.attached && target.published != FrameAccess::shared_read_only);  // F3
   if (state_.writer_lost) return state_.lost();
-  state_.newest = target.last_fence = origin.last_fence = TRY(device_.copy_frame(to, from));
+  state_.newest = target.last_fence = target.last_write = origin.last_fence =
+      TRY(device_.copy_frame(to, from));
+  ++state_.copies;
   return state_.newest;
 }
 

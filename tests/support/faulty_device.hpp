@@ -2,7 +2,8 @@
 // FaultyDevice: wraps any device, injects faults, and aborts (CHECK) when its user breaks a rule of the seam:
 //
 //  F1 Only frames that are alive are named; each is destroyed once.
-//  F2 destroy, share and detach only when the caller has seen every fence of the frame in reached().
+//  F2 destroy and detach only when the caller has seen every fence of the frame in reached(), share when it has seen
+//     those of what fills it.
 //  F3 Copies go into attached frames that are not published read-only, inside the frame. copy_frame: both attached.
 //  F4 A frame is published with one access for its whole life, and attached at most once at a time.
 //
@@ -54,6 +55,7 @@ class FaultyDevice {
  private:
   struct FrameState {
     FenceId last_fence{};
+    FenceId last_write{};
     std::optional<FrameAccess> published;
     bool attached = false;
   };
@@ -66,6 +68,7 @@ class FaultyDevice {
     // A lost writer touches no memory any more: waits until the wrapped one doesn't either.
     Error lost() const;
     bool idle(const FrameState& frame) const { return writer_lost || frame.last_fence <= told; }
+    bool filled(const FrameState& frame) const { return writer_lost || frame.last_write <= told; }
 
     const std::uint64_t frame_bytes;
     FrameWriter& device_writer;

@@ -19,6 +19,7 @@ namespace penstock {
 struct LiveFrame {
   HostFrame memory{};                      // Empty: no frame has this id now.
   FenceId last_fence{};                    // Of the writer's newest use of it.
+  FenceId last_write{};                    // Of what fills it; copies that only read it come later.
   std::optional<FrameAccess> published{};  // Set by the first share.
   bool attached = false;
 };
@@ -38,6 +39,7 @@ class FrameTable {
   // The newest fence that the writer has told the caller: what came later counts as pending.
   void set_reached(FenceId fence) { reached_ = fence; }
   bool idle(const LiveFrame& frame) const { return frame.last_fence <= reached_; }
+  bool filled(const LiveFrame& frame) const { return frame.last_write <= reached_; }
 
  private:
   std::vector<LiveFrame> entries_;

@@ -45,7 +45,7 @@ void HostFrameOwner::destroy(FrameId frame) { maker_.bury(frames_.remove(frame))
 
 Result<ExportedFrame> HostFrameOwner::share(FrameId frame, FrameAccess access) {
   LiveFrame& entry = frames_.at(frame);
-  CHECK(frames_.idle(entry));
+  CHECK(frames_.filled(entry));
   if (!entry.published) {
     TRY(entry.memory.seal(access));
     entry.published = access;

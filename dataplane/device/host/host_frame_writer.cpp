@@ -55,7 +55,7 @@ Result<FenceId> HostFrameWriter::copy(FrameId frame, std::uint64_t offset, std::
   CHECK(offset <= memory.size() && bytes <= memory.size() - offset);
   const FenceId fence = TRY(queue(
       CopyJob{.destination = memory.subspan(offset, bytes), .source = source, .conversion = conversion}));
-  entry.last_fence = fence;
+  entry.last_fence = entry.last_write = fence;
   return fence;
 }
 
@@ -66,7 +66,7 @@ Result<FenceId> HostFrameWriter::copy_frame(FrameId to, FrameId from) {
   CHECK(target.published != FrameAccess::shared_read_only);
   const FenceId fence =
       TRY(queue(CopyJob{.destination = target.memory.bytes(), .source = origin.memory.bytes()}));
-  target.last_fence = fence;
+  target.last_fence = target.last_write = fence;
   origin.last_fence = fence;
   return fence;
 }

@@ -118,6 +118,26 @@ TEST(Paging, MakesAPageThatOneClientMayWriteTo) {
   EXPECT_TRUE(eventually([&] { return node.thread->stats().private_bytes.load() == frame; }));
 }
 
+TEST(Paging, GrantsAPageWhileItIsCopiedForSomebodyElse) {
+  Node node;
+  const std::vector<std::byte> content = node.make_file("weights", 3 * frame);
+  const std::uint32_t pages = node.open_identity(1, "weights");
+  const auto client = node.connect(1), other = node.connect(2);
+  node.attach(1, 1);
+  node.attach(2, 1);
+  node.open_private(2, TableKind::overlay, pages, 1, 1);
+  node.attach(1, 2);
+  ASSERT_EQ(client->fault(1, 1).result, code(TicketResult::done));
+  node.faulty->hold_fences();
+  const std::uint64_t request = client->start_make_private(1, 1);
+  ASSERT_TRUE(eventually([&] { return node.faulty->copies() > 0; }));
+  ASSERT_EQ(other->fault(1, 1).result, code(TicketResult::done));
+  EXPECT_TRUE(equals_page(other->bytes(1, 1), content, 1));
+  node.faulty->release_fences();
+  EXPECT_EQ(client->wait_for(request).result, code(TicketResult::done));
+  EXPECT_TRUE(equals_page(client->bytes(2, 1), content, 1));
+}
+
 TEST(Paging, AnswersQuotaWhenAClientHasItsPrivateFrames) {
   Node node;
   const auto client = node.connect(1, 2 * frame);

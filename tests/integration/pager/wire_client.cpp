@@ -28,8 +28,13 @@ PeerCompletion WireClient::fault(std::uint32_t table, std::uint32_t first, std::
   return wait_for(start_fault(table, first, count));
 }
 
-PeerCompletion WireClient::make_private(std::uint32_t table, std::uint32_t first, std::uint32_t count) {
+std::uint64_t WireClient::start_make_private(std::uint32_t table, std::uint32_t first, std::uint32_t count) {
   send(PeerMakePrivate{.request = ++last_request_, .table = table, .first = first, .count = count});
+  return last_request_;
+}
+
+PeerCompletion WireClient::make_private(std::uint32_t table, std::uint32_t first, std::uint32_t count) {
+  start_make_private(table, first, count);
   return wait_for(last_request_);
 }
 

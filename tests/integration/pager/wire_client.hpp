@@ -34,6 +34,7 @@ class WireClient {
 
   // Sends the request and serves the socket until it is completed. Aborts when nothing comes for 20 s.
   PeerCompletion fault(std::uint32_t table, std::uint32_t first, std::uint32_t count = 1);
+  std::uint64_t start_make_private(std::uint32_t table, std::uint32_t first, std::uint32_t count = 1);
   PeerCompletion make_private(std::uint32_t table, std::uint32_t first, std::uint32_t count = 1);
   std::uint64_t start_fault(std::uint32_t table, std::uint32_t first, std::uint32_t count = 1);
   PeerCompletion wait_for(std::uint64_t request);
