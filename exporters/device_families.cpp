@@ -89,7 +89,7 @@ struct ReaderSums {
 void add_ledger(FamilySet& set, std::string_view device, const LedgerFigures& ledger) {
   set.add(Family::booked_bytes, {{"device", device}, {"kind", "weights"}}, ledger.booked_weights_bytes);
   set.add(Family::booked_bytes, {{"device", device}, {"kind", "work"}}, ledger.booked_work_bytes);
-  set.add(Family::foreign_bytes, {{"device", device}}, ledger.foreign_bytes);
+  if (ledger.foreign_bytes) set.add(Family::foreign_bytes, {{"device", device}}, *ledger.foreign_bytes);
   set.add(Family::headroom_bytes, {{"device", device}}, ledger.headroom_bytes);
   set.add(Family::admissions_waiting, {{"device", device}}, ledger.waiting);
   set.add(Family::grants, {{"device", device}}, ledger.grants);

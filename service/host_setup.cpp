@@ -49,6 +49,20 @@ Outcome<HostSetup> start_host_device(const Config& config, HeadroomSource& headr
                             format_bytes(frames.capacity_bytes), format_bytes(frames.frame_bytes)),
                 "raise device.host.capacity or lower device.host.page_bytes");
   }
+  // Also: a frame's entry is made for all of the capacity.
+  if (frames.capacity_bytes > headroom.limit_bytes()) {
+    return fail(
+        FailureKind::configuration,
+        fmt::format("device.host.capacity of {} is more than the {} that the machine or a cgroup allows",
+                    format_bytes(frames.capacity_bytes), format_bytes(headroom.limit_bytes())),
+        "lower device.host.capacity, or set it to \"auto\"");
+  }
+  if (config.host.headroom_bytes.value_or(0) >= frames.capacity_bytes) {
+    return fail(FailureKind::configuration,
+                fmt::format("device.host.headroom of {} leaves nothing of the capacity of {}",
+                            format_bytes(*config.host.headroom_bytes), format_bytes(frames.capacity_bytes)),
+                "lower device.host.headroom or raise device.host.capacity");
+  }
   const std::uint64_t room =
       descriptors > other_descriptors ? descriptors - other_descriptors : descriptors / 2;
   auto opened = HostDevice::open(frames, headroom);

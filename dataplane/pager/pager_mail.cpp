@@ -8,6 +8,11 @@
 #include "dataplane/pager/pager.hpp"
 
 namespace penstock {
+namespace {
+
+constexpr std::uint32_t pages_after_a_death = 65536;  // 0.7 ms a session that has them attached.
+
+}  // namespace
 
 void Pager::take_mail() {
   mail_.drain(mail_batch_);
@@ -58,6 +63,9 @@ void Pager::take(const mail::CloseSession& message) {
   if (collecting_ == &session) collecting_ = nullptr;
   buried_.push_back(std::move(found->second));
   sessions_.erase(found);
+  // Its pins are gone with it: seen at once, where there are not too many pages to look at.
+  pinned_.restart();
+  stats_.pinned_bytes = pinned_.advance(sessions_, pages_after_a_death) * device_.frame_bytes;
 }
 
 void Pager::take(mail::OpenTable& message) {

@@ -22,6 +22,8 @@ class PinnedFigure {
 
   // Looks at up to `pages_max` more pages. Returns the newest complete count.
   std::uint64_t advance(const Sessions& sessions, std::uint32_t pages_max);
+  // A session has gone: what was counted so far is of no use.
+  void restart() { at_ = tables_.end(); }
 
  private:
   void begin_round(const Sessions& sessions);

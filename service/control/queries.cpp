@@ -108,6 +108,7 @@ void Queries::load(std::uint64_t request, const Json& arguments) {
                               {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
                               {"seconds", seconds},
                               {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
+                              {"device_limit_fraction", nullptr},  // Nobody measures the limit yet.
                               {"read_bytes", read},
                               {"direct_bytes", done.direct_bytes},
                               {"cached_bytes", done.cached_bytes}}));

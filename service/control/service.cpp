@@ -75,7 +75,7 @@ void Service::add_device(const Device& device) {
                 .stopped = [this](const PagerStopped& stopped) { device_stopped(stopped); }});
   const LedgerOptions options{.room = {.capacity_bytes = device.description.limits.capacity_bytes,
                                        .headroom_bytes = device.headroom_bytes,
-                                       .foreign_bytes = 0},
+                                       .foreign_bytes = {}},
                               .per_user_bytes = state_->config.per_user_bytes,
                               .frame_bytes = device.description.limits.frame_bytes,
                               .frames_max = device.frames_max};
@@ -85,6 +85,9 @@ void Service::add_device(const Device& device) {
              std::vector<std::pair<std::string_view, std::uint64_t>> inputs) {
         state_->decide(kind, fmt::format("client {}", raw(session)), bytes, reason, std::move(inputs));
       }));
+  // What the ledger starts from: it orders only changes.
+  link.send(
+      mail::ChangeBudget{.request = {}, .bytes = state_->admissions.back()->figures().pager_budget_bytes});
 }
 
 void Service::set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes) {
@@ -105,11 +108,23 @@ void Service::accept(UniqueFd socket, PeerIdentity peer) {
     state_->session_ended(FailureKind::not_permitted);
     return;
   }
+  drop_mute(peer.uid);
   const SessionId id{++last_session_};
   auto channel = std::make_shared<ControlChannel>(context_, std::move(socket));
   auto session = std::make_shared<Session>(*state_, id, std::move(channel), std::move(peer));
   state_->sessions.emplace(id, session);
   session->start();
+}
+
+void Service::drop_mute(uid_t user) {
+  std::size_t mute = 0;
+  std::shared_ptr<Session> oldest;
+  for (const auto& [id, session] : state_->sessions) {
+    if (session->greeted() || session->peer().uid != user) continue;
+    ++mute;
+    if (!oldest || session->id() < oldest->id()) oldest = session;
+  }
+  if (mute >= mute_per_user_max) oldest->end(FailureKind::busy, "too many of its user have not said hello");
 }
 
 void Service::hear(const PeerGone& gone) {

@@ -18,6 +18,8 @@ namespace penstock {
 class Service {
  public:
   static constexpr std::size_t clients_max = 4096;
+  // Connections of one user that have not said hello; beyond that the oldest of them goes.
+  static constexpr std::size_t mute_per_user_max = 64;
 
   Service(boost::asio::io_context& context, const Config& config);
   ~Service();
@@ -49,6 +51,7 @@ class Service {
 
  private:
   void accept(UniqueFd socket, PeerIdentity peer);
+  void drop_mute(uid_t user);
   void hear(const PeerGone& gone);
   void hear(const PagerDecision& decision);
   std::string with_path(const std::string& subject) const;

@@ -49,6 +49,7 @@ ServiceStats ServiceState::stats() const {
 }
 
 void ServiceState::drop_idle() {
+  for (const auto& table : tables.surplus()) tables.close(table);
   std::vector<std::shared_ptr<Checkpoint>> dead = checkpoints.surplus();
   for (const auto& [id, fresh] : checkpoints.entries()) {
     if (fresh->sessions == 0) continue;

@@ -22,6 +22,7 @@ Session::Session(ServiceState& service, SessionId id, std::shared_ptr<ControlCha
       id_(id),
       channel_(std::move(channel)),
       peer_(std::move(peer)),
+      greeting_timer_(service.context),
       process_(service.context),
       name_(peer_.command) {}
 
@@ -33,6 +34,15 @@ void Session::start() {
        .closed = [self = shared_from_this()](FailureKind kind,
                                              const std::string& text) { self->end(kind, text); }});
   watch_process();
+  await_greeting();
+}
+
+// A connection that says nothing holds descriptors; it may come back when it has something to say.
+void Session::await_greeting() {
+  greeting_timer_.expires_after(greeting_limit);
+  greeting_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error && !self->greeted_) self->end(FailureKind::deadline, "it did not say hello in time");
+  });
 }
 
 void Session::watch_process() {
@@ -84,6 +94,7 @@ void Session::on(std::uint64_t request, wire::Hello&& hello, UniqueFds&&) {
     return;
   }
   greeted_ = true;
+  greeting_timer_.cancel();
   for (const auto& desk : service_.admissions) desk->open(id_, peer_.uid);
   service_.host_buffers->open(id_, peer_.uid);
   wants_events_ = hello.events;
@@ -173,6 +184,7 @@ void Session::end(FailureKind reason, std::string_view text) {
   channel_->close();
   boost::system::error_code ignored;
   process_.close(ignored);
+  greeting_timer_.cancel();
   // The dataplane drops the session before its tables are left: its revokes then count as acknowledged.
   for (const auto& [device, socket] : connected_) device->send(mail::CloseSession{.session = id_});
   for (auto& [number, open] : tables_) leave(open);
@@ -200,10 +212,17 @@ std::uint64_t Session::pinned_bytes() const {
   return bytes;
 }
 
-std::uint64_t Session::private_bytes() const {
+std::uint64_t Session::anonymous_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& [number, open] : tables_) {
     if (open.table->kind == TableKind::anonymous) bytes += open.table->resident_bytes();
+  }
+  return bytes;
+}
+
+std::uint64_t Session::private_bytes() const {
+  std::uint64_t bytes = anonymous_bytes();
+  for (const auto& [number, open] : tables_) {
     if (open.overlay) bytes += open.overlay->resident_bytes();
   }
   return bytes;

@@ -4,6 +4,7 @@
 // Everything that a client holds hangs here, so that the end of the session, however it comes, gives it all back.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "service/control/service_state.hpp"
 #include "service/ipc/control_channel.hpp"
@@ -21,6 +23,9 @@ namespace penstock {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
+  static constexpr std::size_t tables_max = 1024;  // Each costs the service two descriptors.
+  static constexpr auto greeting_limit = std::chrono::seconds(5);
+
   Session(ServiceState& service, SessionId id, std::shared_ptr<ControlChannel> channel, PeerIdentity peer);
 
   void start();
@@ -46,14 +51,16 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   const std::map<TableNumber, OpenTable>& tables() const { return tables_; }
   const std::map<std::uint64_t, std::shared_ptr<Checkpoint>>& checkpoints() const { return checkpoints_; }
-  std::uint64_t pinned_bytes() const;   // By its pin words: a hint.
-  std::uint64_t private_bytes() const;  // Anonymous and made private, resident.
+  std::uint64_t pinned_bytes() const;     // By its pin words: a hint.
+  std::uint64_t anonymous_bytes() const;  // Of that: of anonymous tables.
+  std::uint64_t private_bytes() const;    // Anonymous and made private, resident.
   bool stuck() const { return stuck_; }
   void set_stuck(bool stuck) { stuck_ = stuck; }
 
  private:
   void receive(std::uint64_t request, wire::ClientMessage&& message, UniqueFds&& descriptors);
   void watch_process();
+  void await_greeting();
 
   void on(std::uint64_t request, wire::Hello&& hello, UniqueFds&& fds);
   void on(std::uint64_t request, wire::OpenCheckpoint&& open, UniqueFds&& fds);
@@ -91,6 +98,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const SessionId id_;
   std::shared_ptr<ControlChannel> channel_;
   PeerIdentity peer_;
+  boost::asio::steady_timer greeting_timer_;
   boost::asio::posix::stream_descriptor process_;  // The pidfd: readable when the client has died.
   std::string name_;
   bool greeted_ = false, wants_events_ = false, ended_ = false, stuck_ = false;

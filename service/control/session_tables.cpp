@@ -35,6 +35,11 @@ wire::Layout to_wire(TableLayout layout) { return static_cast<wire::Layout>(layo
 void Session::on(std::uint64_t request, wire::OpenTable&& open, UniqueFds&& fds) {
   const auto device = device_at(open.device);
   if (!device) return refuse(request, device.error());
+  if (tables_.size() >= tables_max) {
+    return refuse(request,
+                  {FailureKind::exhausted, fmt::format("this client has {} tables open", tables_.size()),
+                   "close those that it does not need"});
+  }
   // First of all: private tables belong to a session that the device must know.
   if (auto connected = connect_device(**device); !connected) return refuse(request, connected.error());
   auto table = make_table(open, **device, fds);

@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A figure that nobody measures is null, never 0.
+Json or_null(const std::optional<std::uint64_t>& figure) { return figure ? Json(*figure) : Json(); }
+
 Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
   const PagerStats& stats = device.stats();
   return {{"id", device.description().id},
@@ -26,6 +29,7 @@ Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
           {"private_bytes", stats.private_bytes.load()},
           {"pinned_bytes", stats.pinned_bytes.load()},
           {"booked_bytes", desk.booked_bytes()},
+          {"foreign_bytes", or_null(desk.figures().foreign_bytes)},
           {"stuck_bytes", stats.stuck_bytes.load()},
           {"minor_faults", stats.minor_faults.load()},
           {"major_faults", stats.major_faults.load()},
@@ -50,6 +54,7 @@ Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, 
             {"name", shown ? checkpoint.name : "(another user's)"},
             {"bytes", checkpoint.identity().bytes},
             {"resident_bytes", resident},
+            {"locked_host_bytes", 0},  // There is no tier of locked copies yet, so none lies there.
             {"clients", checkpoint.sessions}};
   if (shown) json["path"] = checkpoint.path;
   const auto cached = cached_bytes(checkpoint.file->cached_fd(), {0, checkpoint.identity().bytes});
@@ -64,7 +69,8 @@ Json client_json(const ServiceState& service, const Session& session) {
             {"name", session.name()},
             {"state", session.stuck() ? "stuck" : "ready"},
             {"pinned_bytes", session.pinned_bytes()},
-            {"private_bytes", session.private_bytes()}};
+            {"private_bytes", session.private_bytes()},
+            {"anonymous_bytes", session.anonymous_bytes()}};
   if (service.host_buffers) json["locked_host_bytes"] = service.host_buffers->bytes_of(session.id());
   return json;
 }
@@ -87,6 +93,7 @@ Json status_json(const ServiceState& service, const std::function<bool(const Che
               {"clients", std::move(clients)},
               {"reader", {{"backend", service.reader.backend}, {"reason", service.reader.reason}}},
               {"metrics", {{"address", service.metrics_address}}},
+              {"pressure", {{"level", nullptr}}},  // Nobody measures it yet.
               {"parses", service.checkpoints.parses()},
               {"closing", service.closing}};
   if (service.host_buffers) {

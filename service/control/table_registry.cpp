@@ -165,6 +165,7 @@ void TableRegistry::attach(SharedTable& table, SessionId session, TableNumber nu
 void TableRegistry::detach(SharedTable& table, SessionId session) {
   CHECK(table.attached > 0);
   --table.attached;
+  table.last_used = ++uses_;
   table.device->send(mail::DetachTable{.session = session, .table = table.id});
 }
 
@@ -173,6 +174,17 @@ void TableRegistry::close(const std::shared_ptr<SharedTable>& table) {
   tables_.erase(table->id);
   if (!table->key.empty()) by_key_.erase(table->key);
   table->device->send(mail::CloseTable{.request = RequestId{}, .table = table->id});
+}
+
+std::vector<std::shared_ptr<SharedTable>> TableRegistry::surplus() const {
+  std::vector<std::shared_ptr<SharedTable>> idle;
+  for (const auto& [id, table] : tables_) {
+    if (table->kind == TableKind::assembled && table->attached == 0) idle.push_back(table);
+  }
+  if (idle.size() <= idle_assembled_max) return {};
+  std::ranges::sort(idle, {}, &SharedTable::last_used);
+  idle.resize(idle.size() - idle_assembled_max);
+  return idle;
 }
 
 std::shared_ptr<SharedTable> TableRegistry::find(TableId id) const {

@@ -32,12 +32,16 @@ struct SharedTable {
   std::vector<std::shared_ptr<Checkpoint>> checkpoints;  // Whose bytes it shows.
   std::vector<std::uint64_t> tensor_offsets;             // Scattered: one a tensor, in index order.
   std::uint32_t attached = 0;                            // Sessions.
+  std::uint64_t last_used = 0;                           // Order of leaving, for dropping idle tables.
 
   std::uint64_t resident_bytes() const;  // By its page words: a hint.
 };
 
 class TableRegistry {
  public:
+  // Assembled tables that nobody has open; any client can ask for a new one with another manifest.
+  static constexpr std::size_t idle_assembled_max = 64;
+
   // The shared table of a checkpoint, made when it is the first request. Unsupported: a layout that the device has not.
   Outcome<std::shared_ptr<SharedTable>> file_table(const std::shared_ptr<Checkpoint>& checkpoint,
                                                    DeviceLink& device, TableLayout layout);
@@ -55,6 +59,8 @@ class TableRegistry {
   // REQUIRES: nobody is attached.
   void close(const std::shared_ptr<SharedTable>& table);
 
+  // Assembled tables beyond idle_assembled_max, those that were left first.
+  std::vector<std::shared_ptr<SharedTable>> surplus() const;
   std::shared_ptr<SharedTable> find(TableId id) const;
   std::vector<std::shared_ptr<SharedTable>> of(const Checkpoint& checkpoint) const;
   const std::map<TableId, std::shared_ptr<SharedTable>>& tables() const { return tables_; }
@@ -65,6 +71,7 @@ class TableRegistry {
   std::map<TableId, std::shared_ptr<SharedTable>> tables_;
   std::map<std::string, std::shared_ptr<SharedTable>> by_key_;
   std::uint32_t last_id_ = 0;
+  std::uint64_t uses_ = 0;
 };
 
 // Identity where every tensor meets the alignment that its dtype or the device asks for, else scattered.

@@ -12,6 +12,7 @@ namespace penstock {
 namespace {
 // Out of descriptors: the backlog keeps the client, so a pause loses nobody.
 constexpr auto pause_when_exhausted = std::chrono::milliseconds(50);
+constexpr auto warning_period = std::chrono::seconds(10);
 constexpr int accepts_per_turn = 64;
 }  // namespace
 
@@ -44,7 +45,10 @@ void Listener::accept_some() {
     UniqueFd client(::accept4(descriptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!client) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-        spdlog::warn("can't accept a client: {}; raise LimitNOFILE= of the service", std::strerror(errno));
+        if (const auto now = std::chrono::steady_clock::now(); now >= next_warning_) {
+          next_warning_ = now + warning_period;
+          spdlog::warn("can't accept a client: {}; raise LimitNOFILE= of the service", std::strerror(errno));
+        }
         pause_.expires_after(pause_when_exhausted);
         pause_.async_wait([this](const boost::system::error_code& error) {
           if (!error && !stopped_) wait();

@@ -2,6 +2,7 @@
 // Accepts clients on the service's socket: identifies each, refuses those beyond the bound. Service thread only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 
@@ -36,6 +37,7 @@ class Listener {
   boost::asio::steady_timer pause_;
   Accepted accepted_;
   bool stopped_ = false;
+  std::chrono::steady_clock::time_point next_warning_{};
 };
 
 }  // namespace penstock

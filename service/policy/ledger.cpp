@@ -150,7 +150,8 @@ std::uint64_t Ledger::booked_bytes(SessionId session) const {
 }
 
 std::uint64_t Ledger::usable_bytes() const {
-  return saturating_subtract(room_.capacity_bytes, saturating_add(room_.headroom_bytes, room_.foreign_bytes));
+  return saturating_subtract(room_.capacity_bytes,
+                             saturating_add(room_.headroom_bytes, room_.foreign_bytes.value_or(0)));
 }
 
 std::uint64_t Ledger::free_bytes() const { return saturating_subtract(usable_bytes(), booked_total()); }

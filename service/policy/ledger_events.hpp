@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "dataplane/base/clock.hpp"
@@ -50,7 +51,8 @@ struct Release {
 struct RoomChanged {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t headroom_bytes = 0;  // Kept free on purpose, whatever the reason.
-  std::uint64_t foreign_bytes = 0;   // Used on the device by others than this service and its grants.
+  // Used on the device by others than this service and its grants. Without a value: nobody measures it.
+  std::optional<std::uint64_t> foreign_bytes{};
 };
 struct QuotaChanged {
   std::uint64_t per_user_bytes = 0;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -239,6 +241,28 @@ TEST_F(Served, AnonymousPagesStartZeroAndKeepWhatIsWritten) {
   EXPECT_EQ(client.bytes[2 * page], 0);
   ASSERT_EQ(pst_serials(client.table, 0, 3 * page, after, 3, &count), PST_DONE);
   EXPECT_NE(after[2], before[2]);
+}
+
+TEST_F(Served, AssembledTablesThatNobodyHasOpenAreForgotten) {
+  start();
+  const std::string file = write("m.safetensors", 1);
+  Client client(service->socket());
+  ASSERT_EQ(pst_open(client.client, file.c_str(), &client.checkpoint), PST_DONE) << client.error();
+  const auto descriptors = [&] {
+    const auto folder = "/proc/" + std::to_string(service->pid()) + "/fd";
+    return std::distance(std::filesystem::directory_iterator(folder), {});
+  };
+  const auto before = descriptors();
+  for (std::uint64_t offset = 0; offset < 300; ++offset) {
+    const pst_manifest_entry entry{0, offset, 16,   0,
+                                   0, "U8",   "U8", UINT64_MAX};  // Another content each time.
+    ASSERT_EQ(pst_table_assemble(client.client, &client.checkpoint, 1, &entry, 1, nullptr, &client.table),
+              PST_DONE)
+        << client.error();
+    pst_table_close(client.table);
+  }
+  EXPECT_TRUE(eventually([&] { return descriptors() <= before + 64 + 16; }))
+      << before << " descriptors, then " << descriptors();
 }
 
 TEST_F(Served, AnAssembledTableShowsWhatItsManifestSays) {

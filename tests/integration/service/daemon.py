@@ -133,6 +133,9 @@ class Daemon:
         """Those that it has open, without frames."""
         return sum("penstock-frame" not in link for link in self._links())
 
+    def sockets(self) -> int:
+        return sum(link.startswith("socket:") for link in self._links())
+
     def frames(self) -> int:
         """Frames that are alive: in use, or made ahead."""
         return sum("penstock-frame" in link for link in self._links())
@@ -147,8 +150,8 @@ class Daemon:
 
     def connect(self) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.connect(str(self.socket))  # Waits where the backlog is full.
         link.settimeout(20)
-        link.connect(str(self.socket))
         return link
 
     def is_serving(self) -> bool:

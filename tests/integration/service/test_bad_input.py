@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import unittest
@@ -72,6 +73,16 @@ class BadClients(unittest.TestCase):
             self.assertEqual(wire.FAILURE, wire.receive(link).type)
         self.assertEqual(wire.FAILURE, wire.open_table(good, 12345).type)
         self.assertTrue(self.daemon.is_serving())
+
+    def test_connections_that_say_nothing_lock_nobody_out(self) -> None:
+        with contextlib.ExitStack() as mute:
+            for _ in range(200):
+                mute.enter_context(self.daemon.connect())
+            with self.daemon.connect() as link:
+                self.assertEqual(wire.HELLO_REPLY, wire.hello(link).type)
+            # 64 of a user may be mute; those beyond are gone, the oldest first, and the others follow in 5 s.
+            self.assertTrue(daemon.wait_until(lambda: self.daemon.sockets() < 80), f"{self.daemon.sockets()} sockets")
+            self.assertTrue(daemon.wait_until(lambda: self.daemon.sockets() < 16), f"{self.daemon.sockets()} sockets")
 
     def test_the_first_message_must_be_a_greeting(self) -> None:
         with self.daemon.connect() as link:

@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 import daemon
@@ -15,7 +16,9 @@ import wire
 
 ROUNDS = int(os.environ.get("PENSTOCK_G01_ROUNDS", "200"))
 STEPS = ("connected", "asked", "loading", "unacknowledged", "holding", "waited-for")
-PIN_PAGES = 25  # 200 MiB of 8 MiB pages, or all there are.
+BOOKED = 5000 * daemon.MIB  # Of 8192: no second one fits.
+PIN_PAGES = 25  # Of 8 MiB.
+PINNED = PIN_PAGES * 8 * daemon.MIB
 
 
 def live(socket_path: str, checkpoint: str, step: str) -> None:
@@ -29,7 +32,7 @@ def live(socket_path: str, checkpoint: str, step: str) -> None:
         wire.ask_checkpoint(link, checkpoint)
         return done()
     attached = wire.attach(link, checkpoint)
-    count = min(PIN_PAGES, attached.pages)
+    count = PIN_PAGES
     attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, count, request=1))
     if step == "loading":
         return done()
@@ -37,6 +40,10 @@ def live(socket_path: str, checkpoint: str, step: str) -> None:
     if step == "unacknowledged":
         return done()
     attached.device.send(wire.device_message(wire.GRANTED, batch=batch))
+    attached.pin(count)
+    if step == "waited-for":
+        wire.ask_admission(link, BOOKED, 5.0)
+        assert wire.receive(link).type == wire.ADMIT_REPLY
     return done(frames)
 
 
@@ -68,19 +75,36 @@ class CaseG01(unittest.TestCase):
         # The asking command is one itself.
         return len(self.daemon.ask("status")["clients"]) - 1
 
+    def held(self) -> tuple[int, int]:
+        device = self.daemon.device()
+        return device["pinned_bytes"], device["booked_bytes"]
+
+    def waiting(self) -> int:
+        """Demands that have been put into the queue."""
+        return [decision["kind"] for decision in self.daemon.ask("explain")["decisions"]].count("queue")
+
     def test_it_leaves_nothing_at_any_step(self) -> None:
         for step in STEPS:
             with self.subTest(step):
                 process = self.victim(step)
+                if step in ("holding", "waited-for"):
+                    self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["pinned_bytes"] == PINNED))
                 if step == "waited-for":
-                    waiter = subprocess.Popen([daemon.PENSTOCK, "--json", "load", self.path],
-                                              env=self.daemon.environment, stdout=subprocess.DEVNULL)
-                    self.end(process)
-                    self.assertEqual(0, waiter.wait(timeout=20))
+                    self.assertEqual(BOOKED, self.daemon.device()["booked_bytes"])
+                    with self.daemon.connect() as waiter:
+                        wire.hello(waiter)
+                        wire.ask_admission(waiter, BOOKED, 20.0)
+                        self.assertTrue(daemon.wait_until(lambda: self.waiting() == 1))
+                        self.end(process)
+                        start = time.monotonic()
+                        self.assertEqual(wire.ADMIT_REPLY, wire.receive(waiter).type)
+                        self.assertLess(time.monotonic() - start, 1.0)
                 else:
                     self.end(process)
-                self.assertTrue(daemon.wait_until(lambda: self.clients() == 0, 1.0))
-                self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["pinned_bytes"] == 0, 1.0))
+                end = time.monotonic() + 1.0
+                while any((self.clients(), *self.held())) and time.monotonic() < end:
+                    pass
+                self.assertEqual((0, 0, 0), (self.clients(), *self.held()))
 
     def test_nothing_grows_over_many_deaths(self) -> None:
         keeper = self.victim("holding")

@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
 import daemon
+
+sys.path.insert(0, str(daemon.BUILD / "python"))
+import penstock  # noqa: E402
 
 
 class CaseG05(unittest.TestCase):
@@ -40,6 +44,18 @@ class CaseG05(unittest.TestCase):
         self.assertEqual(1, len(status["checkpoints"]))
         self.assertEqual(1, status["parses"])
         self.assertLessEqual(self.read_bytes(), self.file.stat().st_size + 4096)
+
+    def test_each_name_shows_the_bytes_of_the_file(self) -> None:
+        content = self.file.read_bytes()
+        with penstock.connect(socket=str(self.daemon.socket)) as service:
+            for name in self.names():
+                checkpoint = service.open(name)
+                data = b"".join(checkpoint.read(f"t{index}") for index in range(8))
+                self.assertTrue(content.endswith(data) and len(data) == 8 * 4 * daemon.MIB, name)
+            # In place, and as long as before: whoever opens it now must not see what was resident.
+            daemon.write_checkpoint(self.file, seed=2)
+            fresh = service.open(self.file)
+            self.assertTrue(self.file.read_bytes().endswith(b"".join(fresh.read(f"t{index}") for index in range(8))))
 
     def test_a_bind_mount_is_the_same_file(self) -> None:
         folder = self.daemon.folder / "bound"

@@ -15,6 +15,10 @@ from pathlib import Path
 import daemon
 
 
+# Starting takes 30 ms; the bound is the case's. Programs with sanitizers start slowly.
+LIMIT_SECONDS = 5.0 if os.environ.get("PENSTOCK_SANITIZED") else 1.0
+
+
 def metrics(address: str) -> str:
     return f'[metrics]\nlisten = "{address}"\n'
 
@@ -24,7 +28,7 @@ class CaseS03(unittest.TestCase):
         start = time.monotonic()
         with daemon.Daemon(extra=metrics(address), wait=False) as refused:
             code = refused.process.wait(timeout=10)
-            self.assertLess(time.monotonic() - start, 5)
+            self.assertLess(time.monotonic() - start, LIMIT_SECONDS)
             self.assertNotEqual(0, code)
             for word in words:
                 self.assertIn(word, refused.log())
@@ -99,6 +103,21 @@ class CaseS06(unittest.TestCase):
             with self.subTest(value):
                 text = self.refusal(f"[device.host]\ncapacity = {value}\n")
                 self.assertIn("device.host.capacity", text)
+
+    def test_what_is_not_built_is_refused_when_it_is_demanded(self) -> None:
+        for key, word in (("[device.cuda]\nenabled", "on"), ("[device.hip]\nenabled", "on"),
+                          ("[device.host]\nenabled", "off"), ("[probes]\nebpf", "required")):
+            with self.subTest(key):
+                text = self.refusal(f'{key} = "{word}"\n')
+                self.assertIn(":2: ", text)
+                self.assertIn("not built yet", text)
+
+    def test_a_device_larger_than_the_machine_is_refused_at_start(self) -> None:
+        for text, words in (('[device.host]\ncapacity = "1PiB"\n', "more than the"),
+                            ('[device.host]\nheadroom = "1PiB"\n', "leaves nothing")):
+            with self.subTest(text), daemon.Daemon(wait=False, config='[metrics]\nlisten = ""\n' + text) as running:
+                self.assertEqual(2, running.process.wait(timeout=10))
+                self.assertIn(words, running.log())
 
     def test_all_problems_are_reported_at_once(self) -> None:
         text = self.refusal('[service]\nsoket = "/x"\n[log]\nlevel = "loud"\n')

@@ -67,12 +67,18 @@ class CaseS05(unittest.TestCase):
             daemon.write_checkpoint(model)
             with hanging_files.HangingFiles(running.folder / "hung", model.read_bytes()) as hung:
                 link = self.enterContext(running.connect())
-                attached = wire.attach(link, str(hung.path))
+                attached = wire.attach(link, str(hung.path), events=True)
                 hung.freeze()
                 attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, attached.pages, request=1))
                 self.assertTrue(daemon.wait_until(lambda: running.device()["used_bytes"] > 0))
                 start = time.monotonic()
                 running.process.send_signal(signal.SIGTERM)
+                # It waits for the read; whoever asks for something now is refused.
+                self.assertEqual(wire.CLOSING, wire.receive(link).type)
+                wire.ask_checkpoint(link, str(model), request=6)
+                refused = wire.receive(link)
+                self.assertEqual(wire.FAILURE, refused.type)
+                self.assertIn("stopping", wire.failure_text(refused))
                 self.assertEqual(1, running.process.wait(timeout=9), running.log())
                 self.assertLess(time.monotonic() - start, 8, "longer than TimeoutStopSec may be")
                 self.assertIn(str(hung.path), running.log().splitlines()[-1])
@@ -86,7 +92,7 @@ class CaseS05(unittest.TestCase):
             links = []
             for _ in range(2):
                 link = self.enterContext(running.connect())
-                links.append(wire.attach(link, str(path)))
+                links.append(wire.attach(link, str(path), events=True))
             for attached in links:
                 attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, attached.pages, request=1))
                 kind, _, frames = wire.receive_device(attached.device)
@@ -94,10 +100,14 @@ class CaseS05(unittest.TestCase):
                 self.addCleanup(lambda frames=frames: [os.close(frame) for frame in frames])
             self.assert_clean(running)
             for attached in links:
+                kinds = []
                 with self.assertRaises((ConnectionError, OSError)):
                     while True:
-                        wire.receive(attached.control)
-                attached.device.close()
+                        kinds.append(wire.receive(attached.control).type)
+                self.assertIn(wire.CLOSING, kinds)
+                with attached.device:
+                    told = iter(lambda device=attached.device: wire.receive_device(device)[0], None)
+                    self.assertIn(wire.DEVICE_CLOSING, told)
 
     def test_a_second_signal_changes_nothing(self) -> None:
         with daemon.Daemon() as running:
@@ -113,10 +123,9 @@ class CaseS05(unittest.TestCase):
                 running.process.send_signal(signal.SIGTERM)
                 self.assertEqual(0, running.process.wait(timeout=5), running.log())
 
-    def test_requests_after_the_signal_are_refused(self) -> None:
+    def test_a_stopped_service_is_unreachable(self) -> None:
         with daemon.Daemon() as running:
-            running.process.send_signal(signal.SIGTERM)
-            running.process.wait(timeout=5)
+            self.assert_clean(running)
             self.assertEqual("unreachable", running.ask("status")["error"]["kind"])
 
     def test_the_service_manager_hears_ready_and_stopping(self) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import array
+import mmap
 import os
 import socket
 import struct
@@ -13,10 +14,10 @@ MAGIC = 0x54534E50
 DEVICE_MAGIC = 0x44534E50
 PROTOCOL = 1
 HELLO, OPEN_CHECKPOINT, OPEN_TABLE, ADMIT, QUERY = 0x01, 0x02, 0x04, 0x06, 0x0C
-HELLO_REPLY, REFUSED, FAILURE, CHECKPOINT_REPLY, TABLE_REPLY, ADMIT_REPLY = 0x41, 0x42, 0x44, 0x45, 0x46, 0x48
+HELLO_REPLY, REFUSED, FAILURE, CHECKPOINT_REPLY, TABLE_REPLY, ADMIT_REPLY = 0x41, 0x42, 0x44, 0x45, 0x46, 0x47
+CLOSING = 0x81
 FAULT, GRANTED = 0x01, 0x04
-GRANTS, REVOKE, COMPLETION = 0x41, 0x42, 0x43
-ADMITTED = 0x48
+GRANTS, REVOKE, COMPLETION, DEVICE_CLOSING = 0x41, 0x42, 0x43, 0x44
 
 
 @dataclass
@@ -42,9 +43,9 @@ def receive(link: socket.socket) -> Message:
     return Message(struct.unpack_from("<IHH", data)[1], data[24:], descriptors)
 
 
-def hello(link: socket.socket, protocol: int = PROTOCOL, name: bytes = b"test") -> Message:
+def hello(link: socket.socket, protocol: int = PROTOCOL, name: bytes = b"test", events: bool = False) -> Message:
     body = struct.pack("<IIII32s64s", protocol, 1, len(name), 0, b"0", name)
-    send(link, HELLO, body)
+    send(link, HELLO, body, flags=1 if events else 0)
     return receive(link)
 
 
@@ -94,11 +95,17 @@ class Attached:
     device: socket.socket
     table: int
     pages: int
+    region: mmap.mmap  # The session's pin words.
+
+    def pin(self, count: int) -> None:
+        """Says that the first `count` pages are mapped here and pinned once."""
+        for page in range(count):
+            self.region[8 * page:8 * page + 8] = struct.pack("<Q", 1 << 62 | 1)
 
 
-def attach(link: socket.socket, path: str) -> Attached:
+def attach(link: socket.socket, path: str, events: bool = False) -> Attached:
     """hello, open_checkpoint, open_table: all answers must be good."""
-    assert hello(link).type == HELLO_REPLY
+    assert hello(link, events=events).type == HELLO_REPLY
     opened = open_checkpoint(link, path)
     assert opened.type == CHECKPOINT_REPLY, failure_text(opened)
     table = open_table(link, struct.unpack_from("<Q", opened.body)[0])
@@ -106,9 +113,15 @@ def attach(link: socket.socket, path: str) -> Attached:
     number, _, pages = struct.unpack_from("<III", table.body)
     device = socket.socket(fileno=table.descriptors[-1])
     device.settimeout(20)
+    region = mmap.mmap(table.descriptors[1], 0)
     for descriptor in opened.descriptors + table.descriptors[:-1]:
         os.close(descriptor)
-    return Attached(link, device, number, pages)
+    return Attached(link, device, number, pages, region)
+
+
+def ask_admission(link: socket.socket, work_bytes: int, timeout_seconds: float, request: int = 9) -> None:
+    """admit without waiting for the answer; all of the work or nothing."""
+    send(link, ADMIT, struct.pack("<IIQQQQ", 0, 0, 0, work_bytes, work_bytes, int(timeout_seconds * 1e9)), request)
 
 
 def receive_device(device: socket.socket) -> tuple[int, int, array.array[int]]:

@@ -82,7 +82,7 @@ TEST(PrintConfig, OfChangedValuesParsesBackToThem) {
   config.log = {.level = LogLevel::debug, .format = LogFormat::json};
   config.metrics.listen = ListenAddress{.address = "::1", .port = 0};
   config.reader = {.io = ReaderIo::pread, .ring_bytes = 1 * mib + 1, .bandwidth_bytes = 3 * gib};
-  config.ebpf = ProbeMode::required;
+  config.ebpf = ProbeMode::off;
   config.locked_host_bytes = 0;
   config.per_user_bytes = 12345678901;
   config.host = {

@@ -57,11 +57,18 @@ TEST(ConfigDurations, NeedAUnitAndARange) {
   expect_refused("service", "cooperative_deadline = \"1 day\"", {"unknown unit"});
 }
 
+TEST(ConfigChoices, RefuseToDemandWhatIsNotBuilt) {
+  expect_refused("device.cuda", "enabled = \"on\"", {"device.cuda.enabled", "not built yet"});
+  expect_refused("device.hip", "enabled = \"on\"", {"device.hip.enabled", "not built yet"});
+  expect_refused("device.host", "enabled = \"off\"", {"device.host.enabled", "leaves no device"});
+  expect_refused("probes", "ebpf = \"required\"", {"probes.ebpf", "not built yet"});
+}
+
 TEST(ConfigChoices, ListWhatIsAllowed) {
   EXPECT_EQ(read_config(with("reader", "io = \"uring\""))->reader.io, ReaderIo::uring);
   EXPECT_EQ(read_config(with("probes", "ebpf = \"off\""))->ebpf, ProbeMode::off);
   EXPECT_EQ(read_config(with("device.hip", "enabled = \"off\""))->hip.enabled, DeviceUse::off);
-  EXPECT_EQ(read_config(with("device.hip", "enabled = true"))->hip.enabled, DeviceUse::on);
+  EXPECT_EQ(read_config(with("device.host", "enabled = true"))->host.enabled, DeviceUse::on);
   expect_refused("log", "level = \"warn\"",
                  {"\"warn\" is not known", "\"error\", \"warning\", \"info\", \"debug\""});
   expect_refused("log", "level = 3", {"found a bare number", "\"error\", \"warning\""});
