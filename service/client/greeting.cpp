@@ -43,7 +43,8 @@ Outcome<UniqueFd> connect_to(const std::string& path, Nanoseconds deadline) {
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
     return fail(FailureKind::invalid_argument,
-                fmt::format("{} is too long for a socket's path", quote(path, 512)));
+                path.empty() ? "the path of the service's socket is empty"
+                             : fmt::format("{} is too long for a socket's path", quote(path, 512)));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

@@ -168,7 +168,7 @@ def _open_source(source: Any) -> tuple[int, str]:
     try:
         if hasattr(source, "fileno"):
             return os.dup(source.fileno()), str(getattr(source, "name", ""))
-        if os.path.isdir(source) or os.fspath(source).endswith(".safetensors.index.json"):
+        if os.path.isdir(source) or os.fsdecode(source).endswith(".safetensors.index.json"):
             raise NotBuiltError(f"{os.fspath(source)}: models of several files are not built yet",
                                 "open their .safetensors files one by one")
         return os.open(source, os.O_RDONLY | os.O_CLOEXEC), os.fsdecode(source)
