@@ -18,7 +18,7 @@ namespace penstock::bench {
 // Microseconds.
 struct FaultTimes {
   std::vector<double> granted;  // Fault sent until the grant was received.
-  std::vector<double> mapped;   // Until the page was mapped, hidden from children, and its descriptor closed.
+  std::vector<double> mapped;   // Until the page was mapped, and hidden from children.
   std::vector<double> done;     // Until the acknowledgement was sent, too.
 };
 
