@@ -39,6 +39,11 @@ class CaseS03(unittest.TestCase):
             port = holder.getsockname()[1]
             self.assert_refused(f"127.0.0.1:{port}", (f"127.0.0.1:{port}", "in use"))
 
+    def test_a_port_that_another_family_has_is_taken_too(self) -> None:
+        with socket.create_server(("0.0.0.0", 0)) as holder:
+            port = holder.getsockname()[1]
+            self.assert_refused(f"[::]:{port}", (f"[::]:{port}", "in use"))
+
     def test_an_address_of_another_host_names_the_key(self) -> None:
         self.assert_refused("192.0.2.1:9836", ("metrics.listen", "192.0.2.1"))
 
