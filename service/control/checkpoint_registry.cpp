@@ -82,7 +82,8 @@ void CheckpointRegistry::parsed(const std::string& id,
     if (index)
       answer(pending.checkpoint);
     else
-      answer(tl::unexpected<Failure>(named(index.error(), pending.checkpoint->name)));
+      // Who presents the file may know where it lies.
+      answer(tl::unexpected<Failure>(named(index.error(), pending.checkpoint->path)));
   }
 }
 

@@ -31,7 +31,7 @@ class BadFiles(unittest.TestCase):
             with self.subTest(kind):
                 error = self.refusal(content)
                 self.assertEqual(kind, error["kind"], error)
-                self.assertIn("bad.safetensors", error["message"])
+                self.assertIn(str(self.daemon.folder / "bad.safetensors"), error["message"])
         self.assertTrue(self.daemon.is_serving())
         self.assertEqual([], self.daemon.ask("status")["checkpoints"])
 
