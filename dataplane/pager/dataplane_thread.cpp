@@ -152,6 +152,7 @@ void DataplaneThread::run() {
     // The second reading of the clock: a fault that was served in this turn took as long as the turn.
     pager_->settle(now = monotonic_now());
     linger.begin(now);
+    if (!linger.lingers(now)) pager_->publish();  // Else with the turn that ends the lingering.
   }
   if (pager_->loads_left()) leave_behind(pager_->abandon_loads(), device_);
   // Reads, sockets and the ring belong to this thread, so they end here.

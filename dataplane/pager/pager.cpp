@@ -84,7 +84,8 @@ void Pager::turn(Nanoseconds now, const Ready& ready) {
   news_.flush();
   if (stopping()) try_stop();
   buried_.clear();
-  publish();
+  // The client that was just answered may wait for this very processor: the figures come with settle().
+  if (unsettled_.empty()) publish();
 }
 
 void Pager::feed(const Event& event) {

@@ -83,6 +83,8 @@ class Pager {
   // Faults were completed since the last settle(): their latency is known once the caller has read the clock.
   bool has_unsettled() const { return !unsettled_.empty(); }
   void settle(Nanoseconds now);
+  // The figures of stats.hpp, as they are now. turn() does it by itself unless it leaves faults to settle.
+  void publish();
 
   bool stopping() const { return stop_by_.has_value(); }
   // Nothing is in flight any more, or the deadline has passed; and the service has been told, if it listens.
@@ -125,7 +127,6 @@ class Pager {
   void lose_writer();
   void run_timers();
   void finish_closed_tables();
-  void publish();
 
   // pager_mail.cpp: what the service says.
   void take_mail();

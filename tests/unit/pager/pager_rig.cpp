@@ -116,6 +116,7 @@ void PagerRig::turn() {
   }
   now += std::chrono::microseconds(10);
   pager->turn(now, {.readable = readable, .writable = writable});
+  if (pager->has_unsettled()) pager->publish();
 }
 
 void PagerRig::settle() {
