@@ -10,7 +10,8 @@
 namespace penstock::test {
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent) {
-  std::string pattern = (std::filesystem::absolute(parent) / "penstock-test-XXXXXX").lexically_normal().string();
+  std::string pattern =
+      (std::filesystem::absolute(parent) / "penstock-test-XXXXXX").lexically_normal().string();
   if (::mkdtemp(pattern.data()) == nullptr) std::perror(pattern.c_str());
   CHECK(std::filesystem::is_directory(pattern));
   path_ = pattern;
