@@ -22,6 +22,9 @@ PENSTOCK = BUILD / "bin/penstock"
 VERIFY = BUILD / "tests/clients/verify_checkpoint"
 CHECKED = BUILD / "tests/clients/checked_service"  # penstockd over a device that checks the rules of its seam.
 MIB = 1 << 20
+# A library with sanitizers can't be loaded into an interpreter without them.
+SANITIZED = bool(os.environ.get("PENSTOCK_SANITIZED"))
+NO_PACKAGE = "requires a build without sanitizers"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:

@@ -36,10 +36,13 @@ def live(socket_path: str, checkpoint: str, step: str) -> None:
     attached.device.send(wire.device_message(wire.FAULT, attached.table, 0, count, request=1))
     if step == "loading":
         return done()
-    _, batch, frames = wire.receive_device(attached.device)
-    if step == "unacknowledged":
-        return done()
-    attached.device.send(wire.device_message(wire.GRANTED, batch=batch))
+    frames: list[int] = []
+    while len(frames) < count:  # They come as they are read.
+        _, batch, granted = wire.receive_device(attached.device)
+        if step == "unacknowledged":
+            return done(granted)
+        attached.device.send(wire.device_message(wire.GRANTED, batch=batch))
+        frames += granted
     attached.pin(count)
     if step == "waited-for":
         wire.ask_admission(link, BOOKED, 5.0)

@@ -16,7 +16,7 @@ import daemon
 
 
 # Starting takes 30 ms; the bound is the case's. Programs with sanitizers start slowly.
-LIMIT_SECONDS = 5.0 if os.environ.get("PENSTOCK_SANITIZED") else 1.0
+LIMIT_SECONDS = 5.0 if daemon.SANITIZED else 1.0
 
 
 def metrics(address: str) -> str:
