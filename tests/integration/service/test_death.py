@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import unittest
 import daemon
 import wire
 
-ROUNDS = int(os.environ.get("PENSTOCK_G01_ROUNDS", "200"))
 STEPS = ("connected", "asked", "loading", "unacknowledged", "holding", "waited-for")
 BOOKED = 5000 * daemon.MIB  # Of 8192: no second one fits.
 PIN_PAGES = 25  # Of 8 MiB.
@@ -57,6 +55,7 @@ def done(*_kept: object) -> None:
 
 class CaseG01(unittest.TestCase):
     program = daemon.PENSTOCKD
+    rounds = 50
 
     def setUp(self) -> None:
         self.daemon = self.enterContext(daemon.Daemon(capacity="8192MiB", program=self.program))
@@ -116,7 +115,7 @@ class CaseG01(unittest.TestCase):
         self.assertTrue(daemon.wait_until(lambda: self.clients() == 1))
         descriptors, threads = self.daemon.descriptors(), self.daemon.threads()
         chance = random.Random(1)
-        for _ in range(ROUNDS):
+        for _ in range(self.rounds):
             self.end(self.victim(chance.choice(STEPS)))
         self.assertTrue(daemon.wait_until(lambda: self.clients() == 1, 1.0))
         self.assertTrue(daemon.wait_until(lambda: self.daemon.descriptors() <= descriptors, 5.0),
@@ -138,6 +137,7 @@ class CaseG01OverACheckedDevice(CaseG01):
     """The same where copies are slow, and a broken rule of the device seam ends the service."""
 
     program = daemon.CHECKED
+    rounds = 200
 
     def tearDown(self) -> None:
         self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
