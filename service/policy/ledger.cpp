@@ -66,7 +66,7 @@ void Ledger::on(const ledger::Ask& event, Nanoseconds now, Commands& commands) {
                     "needs {}, free {}: what is missing is held by sessions that wait themselves; this one "
                     "holds {}",
                     amount(needed), amount(free_bytes()), amount(booked_bytes(last.ask.session))),
-                "release what this session holds, then ask for all of it at once"},
+                "release what the session holds, then ask for all of it at once"},
         now, commands);
   }
   serve(now, commands);

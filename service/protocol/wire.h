@@ -167,7 +167,7 @@ static_assert(sizeof(struct pstw_open_checkpoint) == 288, "wire size");
 
 struct pstw_checkpoint_reply {  // One descriptor: the index (blob_wire.h), sealed.
   struct pstw_header header;
-  uint64_t checkpoint;  // Handle, of this session alone.
+  uint64_t checkpoint;  // Handle, known to its session alone.
   char id[PSTW_CHECKPOINT_ID_BYTES];
   uint32_t files;
   uint32_t tensors;

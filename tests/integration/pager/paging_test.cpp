@@ -2,7 +2,9 @@
 // Real frames, real files, real sockets: what clients see.
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -101,15 +103,21 @@ TEST(Paging, LetsNobodyWriteToASharedPage) {
   EXPECT_EQ(*client->last_descriptor_seals & wanted, wanted);
 }
 
-TEST(Paging, MakesAPageThatOneClientMayWriteTo) {
-  Node node;
-  const std::vector<std::byte> content = node.make_file("weights", 3 * frame);
+// Two clients on table 1 of the file; table 2 is the first one's overlay of it.
+std::pair<std::unique_ptr<WireClient>, std::unique_ptr<WireClient>> share_with_overlay(Node& node) {
   const std::uint32_t pages = node.open_identity(1, "weights");
-  const auto client = node.connect(1), other = node.connect(2);
+  auto client = node.connect(1), other = node.connect(2);
   node.attach(1, 1);
   node.attach(2, 1);
   node.open_private(2, TableKind::overlay, pages, 1, 1);
   node.attach(1, 2);
+  return {std::move(client), std::move(other)};
+}
+
+TEST(Paging, MakesAPageThatOneClientMayWriteTo) {
+  Node node;
+  const std::vector<std::byte> content = node.make_file("weights", 3 * frame);
+  const auto [client, other] = share_with_overlay(node);
   ASSERT_EQ(client->make_private(1, 1).result, code(TicketResult::done));
   EXPECT_TRUE(equals_page(client->bytes(2, 1), content, 1));
   std::memset(client->bytes(2, 1).data(), 0x5a, frame);
@@ -121,12 +129,7 @@ TEST(Paging, MakesAPageThatOneClientMayWriteTo) {
 TEST(Paging, GrantsAPageWhileItIsCopiedForSomebodyElse) {
   Node node;
   const std::vector<std::byte> content = node.make_file("weights", 3 * frame);
-  const std::uint32_t pages = node.open_identity(1, "weights");
-  const auto client = node.connect(1), other = node.connect(2);
-  node.attach(1, 1);
-  node.attach(2, 1);
-  node.open_private(2, TableKind::overlay, pages, 1, 1);
-  node.attach(1, 2);
+  const auto [client, other] = share_with_overlay(node);
   ASSERT_EQ(client->fault(1, 1).result, code(TicketResult::done));
   node.faulty->hold_fences();
   const std::uint64_t request = client->start_make_private(1, 1);

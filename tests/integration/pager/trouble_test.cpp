@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads that fail, clients that die or don't read, and stopping in the middle of it.
 #include <cerrno>
+#include <memory>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -37,6 +38,15 @@ Outcome<OpenedReader> open_stuck(const PinnedRing*) {
   reader->hold();
   reader->ignore_cancels();
   return OpenedReader{.reader = std::move(reader), .report = {}};
+}
+
+// One client on table 1, a file of that many pages.
+std::unique_ptr<WireClient> connect_to_file(Node& node, std::uint32_t pages) {
+  node.make_file("weights", pages * frame);
+  node.open_identity(1, "weights");
+  auto client = node.connect(1);
+  node.attach(1, 1);
+  return client;
 }
 
 TEST(PagingTrouble, FailsOnePageForAReadErrorAndServesTheNext) {
@@ -172,10 +182,7 @@ TEST(PagingTrouble, StopsInTheMiddleOfALoad) {
 
 TEST(CaseS05, ACopyThatTheDeviceDoesNotFinishDoesNotHoldUpTheEnd) {
   Node node({.stop_deadline = std::chrono::milliseconds(100), .addressable = false});
-  node.make_file("weights", 4 * frame);
-  node.open_identity(1, "weights");
-  const auto client = node.connect(1);
-  node.attach(1, 1);
+  const auto client = connect_to_file(node, 4);
   node.faulty->hold_fences();
   const std::uint64_t request = client->start_fault(1, 0, 4);
   ASSERT_TRUE(eventually([&] { return node.faulty->copies() > 0; }));
@@ -191,10 +198,7 @@ TEST(CaseS05, ACopyThatTheDeviceDoesNotFinishDoesNotHoldUpTheEnd) {
 
 TEST(CaseS05, ACopyThatEndsInTimeIsWaitedFor) {
   Node node({.addressable = false});
-  node.make_file("weights", 4 * frame);
-  node.open_identity(1, "weights");
-  const auto client = node.connect(1);
-  node.attach(1, 1);
+  const auto client = connect_to_file(node, 4);
   node.faulty->hold_fences();
   client->start_fault(1, 0, 4);
   ASSERT_TRUE(eventually([&] { return node.faulty->copies() > 0; }));
@@ -206,10 +210,7 @@ TEST(CaseS05, ACopyThatEndsInTimeIsWaitedFor) {
 
 TEST(PagingTrouble, StopsAlthoughAReadNeverEnds) {
   Node node({.stop_deadline = std::chrono::milliseconds(100), .make_reader = open_stuck});
-  node.make_file("weights", 4 * frame);
-  node.open_identity(1, "weights");
-  const auto client = node.connect(1);
-  node.attach(1, 1);
+  const auto client = connect_to_file(node, 4);
   client->start_fault(1, 0);
   EXPECT_TRUE(eventually([&] { return node.words[1]->load(0) != 0; }));
   node.mail(mail::Stop{});
@@ -222,10 +223,7 @@ TEST(PagingTrouble, StopsAlthoughAReadNeverEnds) {
 
 TEST(PagingTrouble, StopsWithoutASeparateStopMessage) {
   Node node;
-  node.make_file("weights", 4 * frame);
-  node.open_identity(1, "weights");
-  const auto client = node.connect(1);
-  node.attach(1, 1);
+  const auto client = connect_to_file(node, 4);
   client->start_fault(1, 0, 4);
   node.stop();  // The destructor alone.
   EXPECT_FALSE(client->serve(1000));
