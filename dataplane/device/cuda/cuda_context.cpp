@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "dataplane/device/cuda/cuda_driver.hpp"
+
+namespace penstock {
+namespace {
+
+CudaStream native(StreamHandle stream) {
+  return reinterpret_cast<CudaStream>(static_cast<std::uintptr_t>(stream));
+}
+CudaEvent native(EventHandle event) {
+  return reinterpret_cast<CudaEvent>(static_cast<std::uintptr_t>(event));
+}
+CudaAddress native(DeviceAddress address) { return static_cast<CudaAddress>(address); }
+
+class CudaDriverContext final : public DriverContext {
+ public:
+  CudaDriverContext(std::shared_ptr<const CudaTable> table, CudaDevice device, CudaContext context)
+      : table_(std::move(table)), device_(device), context_(context) {}
+  ~CudaDriverContext() override { table_->primary_context_release(device_); }
+
+  DriverCode enter() override { return {table_->context_set_current(context_), "cuCtxSetCurrent"}; }
+  DriverCode memory_figures(DeviceMemoryFigures& figures) override {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "cuMemGetInfo"};
+    if (code.ok()) figures = {.free_bytes = free_bytes, .total_bytes = total_bytes};
+    return code;
+  }
+
+  DriverCode make_stream(StreamHandle& stream) override {
+    CudaStream made = nullptr;
+    const DriverCode code{table_->stream_create(&made, cuda_stream_non_blocking), "cuStreamCreate"};
+    if (code.ok()) stream = StreamHandle{reinterpret_cast<std::uintptr_t>(made)};
+    return code;
+  }
+  DriverCode destroy_stream(StreamHandle stream) override {
+    return {table_->stream_destroy(native(stream)), "cuStreamDestroy"};
+  }
+  DriverCode synchronize(StreamHandle stream) override {
+    return {table_->stream_synchronize(native(stream)), "cuStreamSynchronize"};
+  }
+  DriverCode make_event(EventHandle& event) override {
+    CudaEvent made = nullptr;
+    const DriverCode code{table_->event_create(&made, cuda_event_blocking_sync | cuda_event_disable_timing),
+                          "cuEventCreate"};
+    if (code.ok()) event = EventHandle{reinterpret_cast<std::uintptr_t>(made)};
+    return code;
+  }
+  DriverCode destroy_event(EventHandle event) override {
+    return {table_->event_destroy(native(event)), "cuEventDestroy"};
+  }
+  DriverCode record_event(EventHandle event, StreamHandle stream) override {
+    return {table_->event_record(native(event), native(stream)), "cuEventRecord"};
+  }
+  DriverCode wait_event(EventHandle event) override {
+    return {table_->event_synchronize(native(event)), "cuEventSynchronize"};
+  }
+  DriverCode stream_waits(StreamHandle stream, EventHandle event) override {
+    return {table_->stream_wait_event(native(stream), native(event), 0), "cuStreamWaitEvent"};
+  }
+
+  DriverCode copy_in(DeviceAddress to, const void* from, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memcpy_htod_async(native(to), from, bytes, native(stream)), "cuMemcpyHtoDAsync"};
+  }
+  DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memcpy_dtoh_async(to, native(from), bytes, native(stream)), "cuMemcpyDtoHAsync"};
+  }
+  DriverCode copy_within(DeviceAddress to, DeviceAddress from, std::uint64_t bytes,
+                         StreamHandle stream) override {
+    return {table_->memcpy_dtod_async(native(to), native(from), bytes, native(stream)), "cuMemcpyDtoDAsync"};
+  }
+  DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memset_d32_async(native(at), 0, bytes / 4, native(stream)), "cuMemsetD32Async"};
+  }
+
+  DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
+    void* made = nullptr;
+    const DriverCode code{table_->mem_host_alloc(&made, bytes, cuda_host_alloc_portable), "cuMemHostAlloc"};
+    if (code.ok()) memory = made;
+    return code;
+  }
+  DriverCode free_host(void* memory) override { return {table_->mem_free_host(memory), "cuMemFreeHost"}; }
+  DriverCode register_host(void* memory, std::uint64_t bytes) override {
+    return {table_->mem_host_register(memory, bytes, cuda_host_register_portable), "cuMemHostRegister"};
+  }
+  DriverCode unregister_host(void* memory) override {
+    return {table_->mem_host_unregister(memory), "cuMemHostUnregister"};
+  }
+
+ private:
+  const std::shared_ptr<const CudaTable> table_;
+  const CudaDevice device_;
+  const CudaContext context_;
+};
+
+}  // namespace
+
+DriverCode open_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
+                             std::unique_ptr<DriverContext>& opened) {
+  CudaContext context = nullptr;
+  const DriverCode retained{table->primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain"};
+  if (!retained.ok()) return retained;
+  auto made = std::make_unique<CudaDriverContext>(std::move(table), device, context);
+  const DriverCode entered = made->enter();
+  if (entered.ok()) opened = std::move(made);
+  return entered;
+}
+
+}  // namespace penstock

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/device/cuda/cuda_table.hpp"
+
+#include <dlfcn.h>
+
+namespace penstock {
+namespace {
+
+constexpr const char* library_name = "libcuda.so.1";
+
+// Finds symbols: through the driver's own search at the version that introduced each one, since a plain name may be the
+// form of an older version; by dlsym under the full name only in drivers older than 11.3, which have no such search.
+class CudaSymbols {
+ public:
+  explicit CudaSymbols(void* library) : library_(library) {
+    v2_ = reinterpret_cast<CudaGetProcAddressV2>(::dlsym(library, "cuGetProcAddress_v2"));
+    v1_ = reinterpret_cast<CudaGetProcAddressV1>(::dlsym(library, "cuGetProcAddress"));
+  }
+
+  template <class Function>
+  void find(Function& function, const char* symbol, int version, const char* plain = nullptr,
+            int older_version = 0) {
+    void* address = search(symbol, version, plain);
+    if (address == nullptr && older_version != 0) address = search(symbol, older_version, symbol);
+    function = reinterpret_cast<Function>(address);
+    if (address == nullptr && missing_.empty()) missing_ = symbol;
+  }
+
+  bool is_stub() const { return stub_; }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* search(const char* symbol, int version, const char* plain) {
+    if (v2_ == nullptr && v1_ == nullptr) return ::dlsym(library_, plain != nullptr ? plain : symbol);
+    void* address = nullptr;
+    int status = cuda_proc_address_found;
+    const CudaResult result = v2_ != nullptr
+                                  ? v2_(symbol, &address, version, cuda_proc_address_default, &status)
+                                  : v1_(symbol, &address, version, cuda_proc_address_default);
+    // The stub answers this to everything. Its exported symbols would all be there, and all be useless.
+    if (result == cuda_error_stub_library) stub_ = true;
+    return result == cuda_success ? address : nullptr;
+  }
+
+  void* library_;
+  CudaGetProcAddressV2 v2_;
+  CudaGetProcAddressV1 v1_;
+  bool stub_ = false;
+  std::string missing_;
+};
+
+void find_devices(CudaSymbols& symbols, CudaTable& table) {
+  symbols.find(table.init, "cuInit", 2000);
+  symbols.find(table.driver_get_version, "cuDriverGetVersion", 2020);
+  symbols.find(table.device_get_count, "cuDeviceGetCount", 2000);
+  symbols.find(table.device_get, "cuDeviceGet", 2000);
+  symbols.find(table.device_get_name, "cuDeviceGetName", 2000);
+  symbols.find(table.device_get_attribute, "cuDeviceGetAttribute", 2000);
+  symbols.find(table.device_get_pci_bus_id, "cuDeviceGetPCIBusId", 4010);
+  symbols.find(table.device_total_mem, "cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2");
+}
+
+void find_memory(CudaSymbols& symbols, CudaTable& table) {
+  symbols.find(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity", 10020);
+  symbols.find(table.mem_create, "cuMemCreate", 10020);
+  symbols.find(table.mem_release, "cuMemRelease", 10020);
+  symbols.find(table.mem_export, "cuMemExportToShareableHandle", 10020);
+  symbols.find(table.mem_import, "cuMemImportFromShareableHandle", 10020);
+  symbols.find(table.mem_address_reserve, "cuMemAddressReserve", 10020);
+  symbols.find(table.mem_address_free, "cuMemAddressFree", 10020);
+  symbols.find(table.mem_map, "cuMemMap", 10020);
+  symbols.find(table.mem_unmap, "cuMemUnmap", 10020);
+  symbols.find(table.mem_set_access, "cuMemSetAccess", 10020);
+}
+
+void find_work(CudaSymbols& symbols, CudaTable& table) {
+  symbols.find(table.primary_context_retain, "cuDevicePrimaryCtxRetain", 7000);
+  symbols.find(table.context_set_current, "cuCtxSetCurrent", 4000);
+  symbols.find(table.mem_get_info, "cuMemGetInfo", 3020, "cuMemGetInfo_v2");
+  symbols.find(table.mem_host_alloc, "cuMemHostAlloc", 2020);
+  symbols.find(table.mem_free_host, "cuMemFreeHost", 2000);
+  symbols.find(table.mem_host_register, "cuMemHostRegister", 6050, "cuMemHostRegister_v2");
+  symbols.find(table.mem_host_unregister, "cuMemHostUnregister", 4000);
+  symbols.find(table.memcpy_htod_async, "cuMemcpyHtoDAsync", 3020, "cuMemcpyHtoDAsync_v2");
+  symbols.find(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2");
+  symbols.find(table.memcpy_dtod_async, "cuMemcpyDtoDAsync", 3020, "cuMemcpyDtoDAsync_v2");
+  symbols.find(table.memset_d32_async, "cuMemsetD32Async", 3020);
+  symbols.find(table.stream_create, "cuStreamCreate", 2000);
+  symbols.find(table.stream_destroy, "cuStreamDestroy", 4000, "cuStreamDestroy_v2");
+  symbols.find(table.stream_synchronize, "cuStreamSynchronize", 2000);
+  symbols.find(table.stream_wait_event, "cuStreamWaitEvent", 3020);
+  symbols.find(table.event_create, "cuEventCreate", 2000);
+  symbols.find(table.event_destroy, "cuEventDestroy", 4000, "cuEventDestroy_v2");
+  symbols.find(table.event_record, "cuEventRecord", 2000);
+  symbols.find(table.event_synchronize, "cuEventSynchronize", 2000);
+}
+
+// Their newer forms came with 11.x; older drivers have the older ones, which do for us.
+void find_with_older_forms(CudaSymbols& symbols, CudaTable& table) {
+  symbols.find(table.device_get_uuid, "cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2", 9020);
+  symbols.find(table.primary_context_release, "cuDevicePrimaryCtxRelease", 11000,
+               "cuDevicePrimaryCtxRelease_v2", 7000);
+}
+
+}  // namespace
+
+LoadedCuda load_cuda(int open_flags) {
+  LoadedCuda loaded;
+  void* library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL | open_flags);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    loaded.detail = why != nullptr ? why : "libcuda.so.1 is not loaded in this process";
+    return loaded;
+  }
+  loaded.library = library_name;
+  CudaSymbols symbols(library);
+  find_devices(symbols, loaded.table);
+  find_memory(symbols, loaded.table);
+  find_work(symbols, loaded.table);
+  find_with_older_forms(symbols, loaded.table);
+  loaded.detail = symbols.missing();
+  loaded.state = symbols.is_stub()            ? LoadedCuda::State::stub
+                 : !symbols.missing().empty() ? LoadedCuda::State::incomplete
+                                              : LoadedCuda::State::loaded;
+  return loaded;
+}
+
+}  // namespace penstock

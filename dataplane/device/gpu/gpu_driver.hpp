@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seam to a vendor's driver, for one GPU. Each function is one call of the driver (and what a quirk of its version
+// asks for); it may block, and it may hang for ever. Results are written only on success.
+//
+// GpuDriver may be called from any thread, one at a time. A DriverContext belongs to one thread at a time, which has
+// called `enter`; only wait_event may run beside it, on a second thread that has entered too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dataplane/base/unique_fd.hpp"
+#include "dataplane/device/gpu/driver_code.hpp"
+#include "dataplane/device/gpu/gpu_identity.hpp"
+
+namespace penstock {
+
+enum class MemoryHandle : std::uint64_t {};   // Physical memory, as this process refers to it.
+enum class DeviceAddress : std::uint64_t {};  // Virtual, in this process.
+enum class StreamHandle : std::uint64_t {};
+enum class EventHandle : std::uint64_t {};
+
+constexpr DeviceAddress operator+(DeviceAddress address, std::uint64_t bytes) {
+  return DeviceAddress{static_cast<std::uint64_t>(address) + bytes};
+}
+
+enum class MappedRights : std::uint8_t { read, read_write };
+
+struct GpuDescription {
+  GpuIdentity identity;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t granularity_bytes = 0;  // Of create and map; 0 without VMM.
+  bool has_vmm = false;  // Memory can be made, exported as a descriptor and mapped page by page.
+  std::string why_no_vmm;
+  bool shares_host_memory = false;  // Its memory is the machine's.
+};
+
+struct DeviceMemoryFigures {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+class DriverContext {
+ public:
+  virtual ~DriverContext() = default;
+  DriverContext(const DriverContext&) = delete;
+  DriverContext& operator=(const DriverContext&) = delete;
+
+  // Makes the context the calling thread's.
+  virtual DriverCode enter() = 0;
+  virtual DriverCode memory_figures(DeviceMemoryFigures& figures) = 0;
+
+  virtual DriverCode make_stream(StreamHandle& stream) = 0;
+  virtual DriverCode destroy_stream(StreamHandle stream) = 0;
+  virtual DriverCode synchronize(StreamHandle stream) = 0;
+  virtual DriverCode make_event(EventHandle& event) = 0;
+  virtual DriverCode destroy_event(EventHandle event) = 0;
+  virtual DriverCode record_event(EventHandle event, StreamHandle stream) = 0;
+  // Blocks without spinning until the work that the event was recorded behind has ended.
+  virtual DriverCode wait_event(EventHandle event) = 0;
+  // What is queued on the stream from now on runs after the event.
+  virtual DriverCode stream_waits(StreamHandle stream, EventHandle event) = 0;
+
+  virtual DriverCode copy_in(DeviceAddress to, const void* from, std::uint64_t bytes,
+                             StreamHandle stream) = 0;
+  virtual DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) = 0;
+  virtual DriverCode copy_within(DeviceAddress to, DeviceAddress from, std::uint64_t bytes,
+                                 StreamHandle stream) = 0;
+  virtual DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) = 0;
+
+  // Page-locked host memory, and page-locking of what the caller has.
+  virtual DriverCode allocate_host(std::uint64_t bytes, void*& memory) = 0;
+  virtual DriverCode free_host(void* memory) = 0;
+  virtual DriverCode register_host(void* memory, std::uint64_t bytes) = 0;
+  virtual DriverCode unregister_host(void* memory) = 0;
+
+ protected:
+  DriverContext() = default;
+};
+
+class GpuDriver {
+ public:
+  virtual ~GpuDriver() = default;
+  GpuDriver(const GpuDriver&) = delete;
+  GpuDriver& operator=(const GpuDriver&) = delete;
+
+  virtual const GpuDescription& description() const = 0;
+
+  // Need no context. Sizes are multiples of the granularity.
+  virtual DriverCode create(std::uint64_t bytes, MemoryHandle& made) = 0;
+  // The descriptor is close-on-exec. Export a handle once and lend the descriptor: some versions refuse a second time.
+  virtual DriverCode export_fd(MemoryHandle handle, UniqueFd& exported) = 0;
+  virtual DriverCode release(MemoryHandle handle) = 0;
+
+  // `fd` stays the caller's and stays open until access is set.
+  virtual DriverCode import_fd(int fd, MemoryHandle& imported) = 0;
+  virtual DriverCode reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& at) = 0;
+  virtual DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) = 0;
+  virtual DriverCode set_access(DeviceAddress at, std::uint64_t bytes, MappedRights rights) = 0;
+  virtual DriverCode unmap(DeviceAddress at, std::uint64_t bytes) = 0;
+  virtual DriverCode free_range(DeviceAddress at, std::uint64_t bytes) = 0;
+
+  // Costs device memory, a few hundred MiB on some GPUs: for the writer and the self-test alone. The driver outlives it.
+  virtual DriverCode open_context(std::unique_ptr<DriverContext>& opened) = 0;
+
+ protected:
+  GpuDriver() = default;
+};
+
+}  // namespace penstock

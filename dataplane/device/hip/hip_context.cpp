@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "dataplane/device/hip/hip_driver.hpp"
+
+namespace penstock {
+namespace {
+
+HipStream native(StreamHandle stream) {
+  return reinterpret_cast<HipStream>(static_cast<std::uintptr_t>(stream));
+}
+HipEvent native(EventHandle event) { return reinterpret_cast<HipEvent>(static_cast<std::uintptr_t>(event)); }
+HipAddress native(DeviceAddress address) {
+  return reinterpret_cast<HipAddress>(static_cast<std::uintptr_t>(address));
+}
+
+class HipDriverContext final : public DriverContext {
+ public:
+  HipDriverContext(std::shared_ptr<const HipTable> table, HipDevice device)
+      : table_(std::move(table)), device_(device) {}
+
+  DriverCode enter() override { return {table_->set_device(device_), "hipSetDevice"}; }
+  DriverCode memory_figures(DeviceMemoryFigures& figures) override {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "hipMemGetInfo"};
+    if (code.ok()) figures = {.free_bytes = free_bytes, .total_bytes = total_bytes};
+    return code;
+  }
+
+  DriverCode make_stream(StreamHandle& stream) override {
+    HipStream made = nullptr;
+    const DriverCode code{table_->stream_create_with_flags(&made, hip_stream_non_blocking),
+                          "hipStreamCreateWithFlags"};
+    if (code.ok()) stream = StreamHandle{reinterpret_cast<std::uintptr_t>(made)};
+    return code;
+  }
+  DriverCode destroy_stream(StreamHandle stream) override {
+    return {table_->stream_destroy(native(stream)), "hipStreamDestroy"};
+  }
+  DriverCode synchronize(StreamHandle stream) override {
+    return {table_->stream_synchronize(native(stream)), "hipStreamSynchronize"};
+  }
+  DriverCode make_event(EventHandle& event) override {
+    HipEvent made = nullptr;
+    const DriverCode code{
+        table_->event_create_with_flags(&made, hip_event_blocking_sync | hip_event_disable_timing),
+        "hipEventCreateWithFlags"};
+    if (code.ok()) event = EventHandle{reinterpret_cast<std::uintptr_t>(made)};
+    return code;
+  }
+  DriverCode destroy_event(EventHandle event) override {
+    return {table_->event_destroy(native(event)), "hipEventDestroy"};
+  }
+  DriverCode record_event(EventHandle event, StreamHandle stream) override {
+    return {table_->event_record(native(event), native(stream)), "hipEventRecord"};
+  }
+  DriverCode wait_event(EventHandle event) override {
+    return {table_->event_synchronize(native(event)), "hipEventSynchronize"};
+  }
+  DriverCode stream_waits(StreamHandle stream, EventHandle event) override {
+    return {table_->stream_wait_event(native(stream), native(event), 0), "hipStreamWaitEvent"};
+  }
+
+  DriverCode copy_in(DeviceAddress to, const void* from, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memcpy_htod_async(native(to), from, bytes, native(stream)), "hipMemcpyHtoDAsync"};
+  }
+  DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memcpy_dtoh_async(to, native(from), bytes, native(stream)), "hipMemcpyDtoHAsync"};
+  }
+  DriverCode copy_within(DeviceAddress to, DeviceAddress from, std::uint64_t bytes,
+                         StreamHandle stream) override {
+    return {table_->memcpy_dtod_async(native(to), native(from), bytes, native(stream)), "hipMemcpyDtoDAsync"};
+  }
+  DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) override {
+    return {table_->memset_d32_async(native(at), 0, bytes / 4, native(stream)), "hipMemsetD32Async"};
+  }
+
+  DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
+    void* made = nullptr;
+    const DriverCode code{table_->host_malloc(&made, bytes, hip_host_portable), "hipHostMalloc"};
+    if (code.ok()) memory = made;
+    return code;
+  }
+  DriverCode free_host(void* memory) override { return {table_->host_free(memory), "hipHostFree"}; }
+  DriverCode register_host(void* memory, std::uint64_t bytes) override {
+    return {table_->host_register(memory, bytes, hip_host_portable), "hipHostRegister"};
+  }
+  DriverCode unregister_host(void* memory) override {
+    return {table_->host_unregister(memory), "hipHostUnregister"};
+  }
+
+ private:
+  const std::shared_ptr<const HipTable> table_;
+  const HipDevice device_;
+};
+
+}  // namespace
+
+DriverCode open_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
+                            std::unique_ptr<DriverContext>& opened) {
+  auto made = std::make_unique<HipDriverContext>(std::move(table), device);
+  const DriverCode entered = made->enter();
+  if (entered.ok()) opened = std::move(made);
+  return entered;
+}
+
+}  // namespace penstock
