@@ -44,7 +44,11 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
     at += taken;
     left -= taken;
   }
-  return mix(sum ^ bytes.size() * length_factor);
+  return checksum_total(sum, bytes.size());
+}
+
+std::uint64_t checksum_total(std::uint64_t sum, std::uint64_t length) {
+  return mix(sum ^ length * length_factor);
 }
 
 }  // namespace penstock

@@ -29,5 +29,7 @@ void convert(Dtype from, std::span<const std::byte> source, Dtype to, std::span<
 // products modulo 2^64, s = sum over i of mix(w[i] ^ (i + 1) * 0x9e3779b97f4a7c15), in any order; the checksum is
 // mix(s ^ length in bytes * 0xd1b54a32d192ed03). mix(x): x ^= x >> 32; x *= 0xbf58476d1ce4e5b9; x ^= x >> 29.
 std::uint64_t checksum(std::span<const std::byte> bytes);
+// The checksum of a page of `length` bytes from s above, as the device code leaves it.
+std::uint64_t checksum_total(std::uint64_t sum, std::uint64_t length);
 
 }  // namespace penstock
