@@ -101,17 +101,28 @@ class FrameWriter {
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
 
+  // Once, before the first copy: where sources of copies will lie; `memory` is a shared mapping of `fd`. For writers that
+  // are another process or register the memory with a driver.
+  virtual Result<> use_staging(std::span<std::byte> memory, int fd) {
+    static_cast<void>(memory), static_cast<void>(fd);
+    return {};
+  }
+
   virtual Result<> attach(FrameId frame) = 0;
   virtual void detach(FrameId frame) = 0;  // REQUIRES: no fence pending on the frame.
-  // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached. Errc::busy when the queue is full.
+  // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached, and lies in the staging memory if
+  // use_staging was called. Errc::busy when the queue is full.
   virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                const CopyConversion& conversion) = 0;
   // Whole frame to whole frame (make private). REQUIRES: both attached.
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
+  // What is queued may wait for this, or for reached().
+  virtual void flush() {}
   // Host memory only: where reads may write directly. Empty on devices that are not addressable.
   virtual std::span<std::byte> address(FrameId frame) = 0;
-  // The newest fence reached; polls, never waits. Errc::device when the writer is lost: what it was filling is
-  // undefined, every frame attached and not yet published must be destroyed.
+  // The newest fence reached; polls, never waits. Errc::device when the writer is lost: every frame with a fence not
+  // reached is undefined and must be destroyed; frames attached before take no more copies. Another writer may follow:
+  // after at least one such error this succeeds again, with a fence above all that were lost. Errc::closed: none will.
   virtual Result<FenceId> reached() = 0;
   // Readable when reached() may have moved.
   virtual int event_fd() const = 0;

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "dataplane/device/device_memory.hpp"
+#include "dataplane/device/frame_descriptors.hpp"
 #include "dataplane/device/host/frame_maker.hpp"
 #include "dataplane/device/host/frame_table.hpp"
 
 namespace penstock {
 
-class HostFrameOwner final : public FrameOwner {
+class HostFrameOwner final : public FrameOwner, public FrameDescriptors {
  public:
   // REQUIRES: `headroom` outlives the owner. Errc::invalid for a frame size that is no multiple of the page
   // size.
@@ -26,6 +27,7 @@ class HostFrameOwner final : public FrameOwner {
   std::uint64_t ready_frames() const override { return maker_.stats().ready; }
   Result<ExportedFrame> share(FrameId frame, FrameAccess access) override;
   int event_fd() const override { return maker_.event_fd(); }
+  Result<int> writers_descriptor(FrameId frame) override { return frames_.at(frame).memory.fd(); }
 
   FrameTable& frames() { return frames_; }                 // For the writer of the same device.
   HostFrameStats stats() const { return maker_.stats(); }  // Any thread.
