@@ -8,6 +8,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/lock_memory.hpp"
+#include "dataplane/base/memfd.hpp"
 #include "dataplane/base/populate.hpp"
 #include "dataplane/base/resource_limits.hpp"
 #include "dataplane/base/units.hpp"
@@ -24,6 +25,11 @@ Result<Mapping> take_reserved(std::uint64_t bytes) {
   return memory;
 }
 
+Outcome<std::unique_ptr<PinnedRing>> no_memory(std::uint64_t bytes, const Error& error) {
+  return fail(FailureKind::exhausted,
+              fmt::format("cannot map {} bytes of staging memory: {}", bytes, errno_name(error.native)));
+}
+
 }  // namespace
 
 Outcome<std::unique_ptr<PinnedRing>> PinnedRing::make(const PinnedRingOptions& options) {
@@ -36,6 +42,7 @@ Outcome<std::unique_ptr<PinnedRing>> PinnedRing::make(const PinnedRingOptions& o
     return fail(FailureKind::invalid_argument,
                 fmt::format("{} slots are not between 1 and {}", options.slots, raw(no_slot) - 1));
   }
+  if (options.shared) return make_shared(options);
   const std::uint64_t bytes = slot * options.slots;
   if (options.reserved_huge_pages) {
     if (auto reserved = take_reserved(bytes)) {
@@ -46,11 +53,22 @@ Outcome<std::unique_ptr<PinnedRing>> PinnedRing::make(const PinnedRingOptions& o
     }
   }
   auto plain = Mapping::anonymous(bytes, PageKind::transparent);
-  if (!plain) {
-    return fail(FailureKind::exhausted, fmt::format("cannot map {} bytes of staging memory: {}", bytes,
-                                                    errno_name(plain.error().native)));
-  }
+  if (!plain) return no_memory(bytes, plain.error());
   auto ring = std::unique_ptr<PinnedRing>(new PinnedRing(*std::move(plain), options));
+  ring->populate();
+  ring->lock();
+  return ring;
+}
+
+// A file of whole huge pages, so that MADV_COLLAPSE can make it of them.
+Outcome<std::unique_ptr<PinnedRing>> PinnedRing::make_shared(const PinnedRingOptions& options) {
+  const std::uint64_t bytes = round_up(options.slot_bytes * options.slots, huge_page_bytes);
+  auto file = create_memfd("penstock-staging", bytes);
+  if (!file) return no_memory(bytes, file.error());
+  auto memory = Mapping::shared(file->get(), bytes, Access::read_write, 0, huge_page_bytes);
+  if (!memory) return no_memory(bytes, memory.error());
+  auto ring = std::unique_ptr<PinnedRing>(new PinnedRing(*std::move(memory), options));
+  ring->file_ = *std::move(file);
   ring->populate();
   ring->lock();
   return ring;

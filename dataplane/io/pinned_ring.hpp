@@ -17,6 +17,7 @@
 #include "dataplane/base/failure.hpp"
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/mapping.hpp"
+#include "dataplane/base/unique_fd.hpp"
 
 namespace penstock {
 
@@ -24,6 +25,7 @@ struct PinnedRingOptions {
   std::uint64_t slot_bytes = 512 * 1024;  // A multiple of 4096, at most piece_bytes_max.
   std::uint32_t slots = 64;               // 1 ... 65534
   bool reserved_huge_pages = true;        // May take from the hugetlb pool.
+  bool shared = false;                    // Another process maps it too: fd() is its descriptor.
 };
 
 class PinnedRing {
@@ -44,6 +46,8 @@ class PinnedRing {
   std::uint32_t slots() const { return slots_; }
   std::uint32_t free_slots() const { return static_cast<std::uint32_t>(free_.size()); }
   std::uint64_t bytes() const { return memory_.size(); }
+  std::span<std::byte> memory() const { return memory_.bytes(); }
+  int fd() const { return file_.get(); }  // Of a shared ring, mapped from its start; else -1.
 
   // Whole slots, each piece at most piece_bytes_max: what io_uring registers.
   std::vector<std::span<std::byte>> pieces() const;
@@ -57,10 +61,12 @@ class PinnedRing {
 
  private:
   PinnedRing(Mapping memory, const PinnedRingOptions& options);
+  static Outcome<std::unique_ptr<PinnedRing>> make_shared(const PinnedRingOptions& options);
   void populate();
   void lock();
   std::uint32_t slots_per_piece() const { return static_cast<std::uint32_t>(piece_bytes_max / slot_bytes_); }
 
+  UniqueFd file_;
   Mapping memory_;
   std::uint64_t slot_bytes_;
   std::uint32_t slots_;
