@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// RemoteFiller, second half: the life of the process.
+#include <utility>
+
+#include <sys/epoll.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/writer/remote_filler.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr int goodbye_ms = 2'000;  // For a process that was told to end, and again for one that was killed.
+
+}  // namespace
+
+RemoteFiller::~RemoteFiller() {
+  channel_ = WriterChannel();
+  if (!process_ || process_->reap_within(goodbye_ms)) return;
+  process_->kill();
+  // One that the kernel holds is left behind.
+  (void)process_->reap_within(goodbye_ms);
+}
+
+void RemoteFiller::set_state(WriterState state) {
+  state_ = state;
+  stats_.state = state;
+}
+
+void RemoteFiller::start() {
+  CHECK(!process_);
+  ++incarnation_;
+  ++stats_.starts;
+  reached_ = newest_;
+  age_ticks_ = stuck_ticks_ = silent_ticks_ = 0;
+  ping_open_ = false;
+  set_state(WriterState::starting);
+  auto ends = WriterChannel::make_pair();
+  if (!ends) return lose(WriterLoss::unstarted, ends.error().native);
+  Result<WriterProcess> process = WriterProcess::spawn(program_, std::move(ends->second));
+  if (!process) return lose(WriterLoss::unstarted, process.error().native);
+  process_.emplace(*std::move(process));
+  stats_.pid = process_->pid();
+  channel_ = std::move(ends->first);
+  const Result<> watched = watch(channel_.fd(), EPOLLIN, EPOLL_CTL_ADD);
+  const Result<> held = watch(process_->pidfd(), EPOLLIN, EPOLL_CTL_ADD);
+  if (!watched || !held) return lose(WriterLoss::unstarted, (watched ? held : watched).error().native);
+  if (staging_.file) send_stage();
+}
+
+// The process will be gone, if it is not yet; the caller hears of it from reached().
+void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
+  if (!refusal()) return;
+  commands_.clear();
+  map_failures_.clear();
+  checksums_.clear();
+  wants_writable_ = false;
+  channel_ = WriterChannel();  // Closing takes it out of events_.
+  if (process_) process_->kill();
+  ++stats_.losses;
+  stats_.last_loss = why;
+  stats_.last_detail = detail;
+  loss_untold_ = true;
+  const std::optional<std::uint64_t> wait = policy_.died(ticks_);
+  set_state(wait ? WriterState::lost : WriterState::quarantined);
+  restart_at_ = ticks_ + wait.value_or(0);
+  wake_.signal();
+}
+
+// Collects the process once it has ended.
+void RemoteFiller::look_at_process() {
+  if (!process_) return;
+  const std::optional<WriterExit> ended = process_->reap();
+  if (!ended) return;
+  process_.reset();
+  stats_.pid = 0;
+  const std::int32_t how = ended->signal != 0 ? ended->signal : -1 - ended->exit_code;
+  if (refusal()) {
+    lose(WriterLoss::died, how);
+  } else if (stats_.last_loss == WriterLoss::died && stats_.last_detail == 0) {
+    stats_.last_detail = how;
+  }
+  wake_.signal();
+}
+
+void RemoteFiller::tick() {
+  ++ticks_;
+  if (!refusal()) return;
+  flush();
+  ++age_ticks_;
+  if (state_ == WriterState::starting) {
+    if (age_ticks_ > options_.start_ticks) lose(WriterLoss::stalled, 0);
+    return;
+  }
+  stuck_ticks_ = idle() ? 0 : stuck_ticks_ + 1;
+  silent_ticks_ = ping_open_ ? silent_ticks_ + 1 : 0;
+  if (stuck_ticks_ > options_.stall_ticks || silent_ticks_ > options_.stall_ticks) {
+    return lose(WriterLoss::stalled, 0);
+  }
+  if (ping_open_) return;
+  ping_open_ = true;
+  commands_.push_back({.command = {.op = WriterOp::ping}, .descriptor = {}});
+  flush();
+}
+
+void RemoteFiller::restart() {
+  if (state_ != WriterState::quarantined) return;
+  policy_.forgive();
+  set_state(WriterState::lost);
+  restart_at_ = ticks_;
+  wake_.signal();
+}
+
+}  // namespace penstock

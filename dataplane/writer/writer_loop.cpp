@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/writer/writer_loop.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <poll.h>
+
+#include "dataplane/base/memfd.hpp"
+
+namespace penstock {
+namespace {
+
+Error wrong(const char* what) { return Error{Errc::protocol, 0, what}; }
+
+}  // namespace
+
+Result<> WriterLoop::run() {
+  answers_.push_back(
+      {.kind = WriterAnswerKind::ready, .version = writer_protocol_version, .value = filler_.free_bytes()});
+  while (true) {
+    Result<> turn = send_answers();
+    if (turn) turn = wait();
+    if (turn) turn = take_commands();
+    if (turn) continue;
+    if (turn.error().code == Errc::closed) return {};
+    // Best effort: if it does not arrive, the end of the process tells the same.
+    const WriterAnswer last{.kind = WriterAnswerKind::failed,
+                            .code = static_cast<std::uint8_t>(turn.error().code),
+                            .native = turn.error().native};
+    (void)channel_.send(std::span(&last, 1));
+    return turn;
+  }
+}
+
+// For commands, for the filler, or for room in the socket.
+Result<> WriterLoop::wait() {
+  const bool blocked = !answers_.empty();     // L3
+  const bool busy = next_ < received_.count;  // L2
+  if (busy && filler_.event_fd() < 0 && !blocked) return {};
+  short events = 0;
+  if (blocked) events |= POLLOUT;
+  if (!blocked && !busy) events |= POLLIN;
+  std::array<pollfd, 2> waits = {pollfd{.fd = channel_.fd(), .events = events, .revents = 0},
+                                 pollfd{.fd = filler_.event_fd(), .events = POLLIN, .revents = 0}};
+  if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return Error{Errc::io, errno, "poll"};
+  // A service that is gone shall not wait for what the filler is busy with.
+  if ((waits[0].revents & (POLLHUP | POLLERR)) != 0) return Error{Errc::closed, 0, "the service"};
+  return {};
+}
+
+Result<> WriterLoop::take_commands() {
+  answer_reached(TRY(filler_.reached()));
+  if (!answers_.empty()) TRY(send_answers());
+  while (answers_.empty()) {
+    if (next_ == received_.count) {
+      next_ = received_.count = 0;
+      const Result<> came = channel_.receive(received_);
+      if (!came && came.error().code == Errc::busy) break;
+      if (!came) return came;
+    }
+    while (next_ < received_.count && TRY(carry_out(next_))) ++next_;
+    if (next_ < received_.count) break;
+    // One answer for all that is done at once.
+    answer_reached(TRY(filler_.reached()));
+    TRY(send_answers());
+  }
+  TRY(filler_.flush());
+  answer_reached(TRY(filler_.reached()));
+  return {};
+}
+
+Result<bool> WriterLoop::carry_out(std::size_t index) {
+  const WriterCommand command = received_.commands[index];
+  UniqueFd& descriptor = received_.descriptors[index];
+  if (command.op == WriterOp::ping) {
+    answers_.push_back({.kind = WriterAnswerKind::pong, .value = filler_.free_bytes()});
+    return true;
+  }
+  if (command.op == WriterOp::stage) {
+    TRY(stage(command, descriptor));
+    return true;
+  }
+  TRY(check(command));
+  const Result<FenceId> own = start(command, descriptor);
+  if (!own && own.error().code == Errc::busy) return false;
+  FenceId until = in_flight_.empty() ? FenceId{} : in_flight_.back().own;
+  if (own) {
+    until = *own;
+  } else if (command.op == WriterOp::map && own.error().code != Errc::device) {
+    frames_[command.frame] = {.failed = true};
+    answers_.push_back({.kind = WriterAnswerKind::map_failed,
+                        .native = own.error().native,
+                        .fence = command.fence,
+                        .frame = command.frame});
+  } else {
+    return own.error();
+  }
+  in_flight_.push_back({.own = until, .theirs = command.fence, .checksum = command.op == WriterOp::checksum});
+  return true;
+}
+
+Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descriptor) {
+  switch (command.op) {
+    case WriterOp::map: return start_map(command, descriptor);
+    case WriterOp::unmap: {
+      if (frames_.at(command.frame).failed) return forget(command.frame);
+      const FenceId fence = TRY(filler_.unmap(command.frame));
+      frames_.erase(command.frame);
+      return fence;
+    }
+    case WriterOp::copy:
+      return filler_.copy(command.frame, command.offset,
+                          staging_.bytes().subspan(command.source_offset, command.bytes),
+                          {.stored = command.stored, .wanted = command.wanted, .scale = command.scale});
+    case WriterOp::copy_frame: return filler_.copy_frame(command.frame, command.from);
+    case WriterOp::checksum: return filler_.checksum(command.frame);
+    case WriterOp::stage:
+    case WriterOp::ping: break;
+  }
+  return wrong("command");
+}
+
+// A frame that could not be mapped.
+FenceId WriterLoop::forget(FrameId frame) {
+  frames_.erase(frame);
+  return in_flight_.empty() ? FenceId{} : in_flight_.back().own;
+}
+
+Result<FenceId> WriterLoop::start_map(const WriterCommand& command, UniqueFd& descriptor) {
+  const auto use = command.fresh ? HostedFiller::Use::fill : HostedFiller::Use::read;
+  const FenceId fence = TRY(filler_.map(command.frame, std::move(descriptor), command.bytes, use));
+  frames_[command.frame] = {.bytes = command.bytes, .writable = command.fresh};
+  return fence;
+}
+
+Result<> WriterLoop::check(const WriterCommand& command) const {
+  if (!in_flight_.empty() && command.fence <= in_flight_.back().theirs) return wrong("order of fences");
+  const auto frame = frames_.find(command.frame);
+  if (command.op == WriterOp::map) {
+    if (frame != frames_.end() || command.bytes == 0) return wrong("map");
+    return {};
+  }
+  if (frame == frames_.end()) return wrong("frame");
+  if (command.op == WriterOp::unmap) return {};
+  if (frame->second.failed) return wrong("frame that is not mapped");
+  if (command.op == WriterOp::copy) return check_copy(command);
+  if (command.op != WriterOp::copy_frame) return {};
+  const auto from = frames_.find(command.from);
+  if (from == frames_.end() || from->second.failed || !frame->second.writable ||
+      from->second.bytes != frame->second.bytes || from == frame) {
+    return wrong("copy of a frame");
+  }
+  return {};
+}
+
+Result<> WriterLoop::check_copy(const WriterCommand& command) const {
+  const MappedFrame& frame = frames_.at(command.frame);
+  const std::uint64_t staged = staging_.size();
+  if (command.bytes > staged || command.source_offset > staged - command.bytes)
+    return wrong("source of a copy");
+  std::uint64_t bytes = command.bytes;
+  if (command.stored != command.wanted) {
+    if (!dtype_is_convertible(command.stored) || !dtype_is_convertible(command.wanted) ||
+        bytes * 8 % dtype_bits(command.stored) != 0) {
+      return wrong("conversion");
+    }
+    bytes = bytes * 8 / dtype_bits(command.stored) * dtype_bits(command.wanted) / 8;
+  }
+  if (!frame.writable || bytes > frame.bytes || command.offset > frame.bytes - bytes) return wrong("copy");
+  return {};
+}
+
+Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descriptor) {
+  if (staging_ || command.bytes == 0 || TRY(size_of(descriptor.get())) < command.bytes) return wrong("stage");
+  staging_ = TRY(Mapping::shared(descriptor.get(), command.bytes, Access::read_write, 0, huge_page_bytes));
+  return filler_.use_staging(staging_.bytes());
+}
+
+void WriterLoop::answer_reached(FenceId own) {
+  FenceId done{};
+  while (!in_flight_.empty() && in_flight_.front().own <= own) {
+    const InFlight& work = in_flight_.front();
+    done = work.theirs;
+    if (work.checksum) {
+      answers_.push_back(
+          {.kind = WriterAnswerKind::checksum, .fence = done, .value = filler_.take_checksum(work.own)});
+    }
+    in_flight_.pop_front();
+  }
+  if (done != FenceId{}) answers_.push_back({.kind = WriterAnswerKind::reached, .fence = done});
+}
+
+Result<> WriterLoop::send_answers() {
+  while (!answers_.empty()) {
+    std::array<WriterAnswer, writer_answers_max> message;
+    const std::size_t count = std::min(answers_.size(), message.size());
+    std::copy_n(answers_.begin(), count, message.begin());
+    const Result<> sent = channel_.send(std::span(message).first(count));
+    if (!sent && (sent.error().code == Errc::busy || sent.error().code == Errc::exhausted)) return {};
+    if (!sent) return sent;
+    answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  return {};
+}
+
+}  // namespace penstock

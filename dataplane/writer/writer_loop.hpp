@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// WriterLoop: penstock-writer's only loop. Takes commands from the service, has the filler carry them out, answers.
+//
+//  L1 Commands are checked before the filler sees them: known frames, rights of their maps, ranges, dtypes. A wrong one
+//     ends the process: the service doesn't send such, so one of the two is broken.
+//  L2 While the filler is busy no message is taken from the socket, so at most one message of commands waits here.
+//  L3 Answers that don't fit into the socket wait here, bounded: nothing new is taken until they are sent.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/mapping.hpp"
+#include "dataplane/base/result.hpp"
+#include "dataplane/writer/hosted_filler.hpp"
+#include "dataplane/writer/writer_channel.hpp"
+
+namespace penstock {
+
+class WriterLoop {
+ public:
+  WriterLoop(WriterChannel channel, HostedFiller& filler) : channel_(std::move(channel)), filler_(filler) {}
+
+  // Until the service hangs up (success), or something fails. Says `ready` first.
+  Result<> run();
+
+ private:
+  struct MappedFrame {
+    std::uint64_t bytes = 0;
+    bool writable = false;
+    bool failed = false;  // The filler does not have it.
+  };
+  struct InFlight {
+    FenceId own{};     // The filler's.
+    FenceId theirs{};  // The service's.
+    bool checksum = false;
+  };
+
+  Result<> wait();
+  Result<> take_commands();
+  // False: the filler is busy.
+  Result<bool> carry_out(std::size_t index);
+  Result<FenceId> start(const WriterCommand& command, UniqueFd& descriptor);
+  FenceId forget(FrameId frame);
+  Result<FenceId> start_map(const WriterCommand& command, UniqueFd& descriptor);
+  Result<> check(const WriterCommand& command) const;
+  Result<> check_copy(const WriterCommand& command) const;
+  Result<> stage(const WriterCommand& command, const UniqueFd& descriptor);
+  void answer_reached(FenceId own);
+  Result<> send_answers();
+
+  WriterChannel channel_;
+  HostedFiller& filler_;
+  Mapping staging_;
+  std::unordered_map<FrameId, MappedFrame> frames_;
+  ReceivedCommands received_;
+  std::size_t next_ = 0;  // Of received_.
+  std::deque<InFlight> in_flight_;
+  std::deque<WriterAnswer> answers_;
+};
+
+}  // namespace penstock
