@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class DeviceUnderTest {
   virtual FrameOwner& owner() = 0;
   virtual FrameWriter& writer() = 0;
 
+  // The same bytes where this device's writer may copy from; valid until about 16 MiB more have been staged.
+  virtual std::span<const std::byte> stage(std::span<const std::byte> bytes) { return bytes; }
   // As a client that got the descriptor: maps the frame, copies it out, unmaps. Empty when it could not be mapped.
   virtual std::vector<std::byte> read_as_client(int frame_fd) = 0;
   // As a client: maps the frame writable and fills it. False when that was refused.
