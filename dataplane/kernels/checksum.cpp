@@ -1,48 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <bit>
 #include <cstring>
 
+#include "dataplane/kernels/checksum_mix.hpp"
 #include "dataplane/kernels/convert.hpp"
+#include "dataplane/kernels/loops_at.hpp"
 
 namespace penstock {
-namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read as they lie in memory");
 
-constexpr std::uint64_t position_factor = 0x9e3779b97f4a7c15, length_factor = 0xd1b54a32d192ed03;
-
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 32;
-  x *= 0xbf58476d1ce4e5b9;
-  return x ^ (x >> 29);
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  return checksum_at(vector_levels().back(), bytes);
 }
 
-}  // namespace
-
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  constexpr std::size_t lanes = 4;
-  std::array<std::uint64_t, lanes> sums{};
-  std::uint64_t position = 0;  // (i + 1) * position_factor, for the words done.
-  const std::byte* at = bytes.data();
-  std::size_t left = bytes.size();
-  for (; left >= 8 * lanes; left -= 8 * lanes, at += 8 * lanes) {
-    std::array<std::uint64_t, lanes> words;
-    std::memcpy(words.data(), at, sizeof words);
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      sums[lane] += mix(words[lane] ^ (position + (lane + 1) * position_factor));
-    }
-    position += lanes * position_factor;
-  }
-  std::uint64_t sum = sums[0] + sums[1] + sums[2] + sums[3];
-  while (left > 0) {
-    const std::size_t taken = left < 8 ? left : 8;
+std::uint64_t checksum_at(VectorLevel level, std::span<const std::byte> bytes) {
+  const std::size_t words = bytes.size() / 8, left = bytes.size() % 8;
+  // AVX2 has no product of 64 bits; putting it together from parts takes three times as long as one lane after the other.
+  const VectorLevel used = level == VectorLevel::avx2 ? VectorLevel::portable : level;
+  std::uint64_t sum = loops_at(used).sum(bytes.data(), words, 0);
+  if (left > 0) {
     std::uint64_t word = 0;
-    std::memcpy(&word, at, taken);
-    position += position_factor;
-    sum += mix(word ^ position);
-    at += taken;
-    left -= taken;
+    std::memcpy(&word, bytes.data() + 8 * words, left);
+    sum += mix(word ^ (words + 1) * position_factor);
   }
   return checksum_total(sum, bytes.size());
 }

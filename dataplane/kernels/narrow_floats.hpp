@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One element between f32 and the narrower float formats, without branches, so that loops over them vectorise.
+//
+// Always inline, and without functions of the library: a copy of one of them that the linker kept from a file for newer
+// processors would run on old ones.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 namespace penstock {
@@ -22,9 +24,9 @@ using E4m3 = NarrowFloat<4, 3, 0x7e, 0x7f>;  // No infinity: the code above 448 
 
 // Nearest, ties to even.
 template <class Format>
-constexpr std::uint32_t narrow(float value) {
+[[gnu::always_inline]] constexpr std::uint32_t narrow(float value) {
   constexpr int dropped = 23 - Format::mantissa;
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t magnitude = bits & 0x7fffffff;
   const std::uint32_t sign = bits >> 31 << (Format::exponent + Format::mantissa);
   // Adding half of the last kept bit, less one where that bit is even, carries exactly when the value rounds up; a
@@ -38,8 +40,8 @@ constexpr std::uint32_t narrow(float value) {
     // subnormal lets the addition itself do the rounding.
     constexpr std::uint32_t shift = static_cast<std::uint32_t>(127 + 1 - Format::bias - Format::mantissa + 23)
                                     << 23;
-    const float shifted = std::bit_cast<float>(magnitude) + std::bit_cast<float>(shift);
-    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted) - shift;
+    const float shifted = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, shift);
+    const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - shift;
     constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(127 + 1 - Format::bias) << 23;
     code = magnitude < smallest_normal ? subnormal : normal;
   }
@@ -49,7 +51,7 @@ constexpr std::uint32_t narrow(float value) {
 
 // Exact. NaN becomes the canonical one.
 template <class Format>
-constexpr float widen(std::uint32_t code) {
+[[gnu::always_inline]] constexpr float widen(std::uint32_t code) {
   constexpr int added = 23 - Format::mantissa;
   constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - Format::bias) << 23;
   constexpr std::uint32_t special = ((1u << Format::exponent) - 1)
@@ -62,14 +64,14 @@ constexpr float widen(std::uint32_t code) {
     // A subnormal gets the exponent of the smallest normal number; taking away its implicit bit leaves the exact value.
     constexpr std::uint32_t smallest_normal = rebias + (1u << 23);
     const float exact =
-        std::bit_cast<float>(magnitude + smallest_normal) - std::bit_cast<float>(smallest_normal);
-    bits = magnitude < 1u << 23 ? std::bit_cast<std::uint32_t>(exact) : bits;
+        __builtin_bit_cast(float, magnitude + smallest_normal) - __builtin_bit_cast(float, smallest_normal);
+    bits = magnitude < 1u << 23 ? __builtin_bit_cast(std::uint32_t, exact) : bits;
   }
   if constexpr (Format::largest == special >> added) {
     bits = magnitude >= special ? 0x7f800000u : bits;
   }
   const bool is_nan = (code & (sign_bit - 1)) > Format::largest;
-  return std::bit_cast<float>(is_nan ? 0x7fc00000u : bits | sign);
+  return __builtin_bit_cast(float, is_nan ? 0x7fc00000u : bits | sign);
 }
 
 }  // namespace penstock

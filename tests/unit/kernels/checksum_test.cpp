@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dataplane/kernels/convert.hpp"
+#include "dataplane/kernels/vector_level.hpp"
 #include "tests/support/random.hpp"
 
 namespace penstock::test {
@@ -41,6 +42,14 @@ TEST(Checksum, EqualsItsDefinitionAtEverySize) {
   for (std::size_t size = 0; size < 200; ++size)
     EXPECT_EQ(checksum(random_bytes(size)), slow_checksum(random_bytes(size)));
   EXPECT_EQ(checksum(random_bytes(100'003)), slow_checksum(random_bytes(100'003)));
+}
+
+TEST(Checksum, IsTheSameWithEveryVectorUnit) {
+  for (const std::size_t size : {0u, 7u, 8u, 127u, 128u, 129u, 1000u, 100'003u}) {
+    for (const VectorLevel level : vector_levels())
+      EXPECT_EQ(checksum_at(level, random_bytes(size)), slow_checksum(random_bytes(size)))
+          << vector_level_name(level) << ", " << size;
+  }
 }
 
 // Stored pages outlive a build: these values never change.

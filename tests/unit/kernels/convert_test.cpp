@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dataplane/kernels/vector_level.hpp"
 #include "tests/support/poisoned_buffer.hpp"
 #include "tests/support/random.hpp"
 #include "tests/unit/kernels/slow_floats.hpp"
@@ -44,6 +45,14 @@ std::vector<std::uint32_t> converted(Dtype from, const std::vector<std::uint32_t
   std::ranges::copy(source, in.bytes().begin());
   convert(from, in.bytes(), to, out.bytes(), scale);
   EXPECT_TRUE(out.guards_are_intact());
+  for (const VectorLevel level : vector_levels()) {
+    PoisonedBuffer same(out.bytes().size(), 5);
+    convert_at(level, from, in.bytes(), to, same.bytes(), scale);
+    EXPECT_TRUE(same.guards_are_intact());
+    EXPECT_TRUE(std::ranges::equal(same.bytes(), out.bytes()))
+        << vector_level_name(level) << ": " << dtype_name(from) << " to " << dtype_name(to) << " by "
+        << scale;
+  }
   return unpack(to, out.bytes());
 }
 
