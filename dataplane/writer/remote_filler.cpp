@@ -194,9 +194,14 @@ Result<FenceId> RemoteFiller::reached() {
   if (process || ticked || state_ == WriterState::lost) look_at_process();
   if (ticked) tick();
   if (state_ == WriterState::lost && !loss_untold_ && !process_ && ticks_ >= restart_at_) start();
-  if (std::exchange(loss_untold_, false)) wake_.signal();  // The next call may start another one.
+  if (loss_untold_) {
+    wake_.signal();  // There is more to say, or another one to start.
+    // What it had done before its end counts.
+    if (std::exchange(told_, reached_) != reached_) return reached_;
+    loss_untold_ = false;
+  }
   TRY(refusal());
-  return reached_;
+  return told_ = reached_;
 }
 
 void RemoteFiller::take_answers() {

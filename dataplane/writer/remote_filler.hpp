@@ -120,8 +120,8 @@ class RemoteFiller {
   bool wants_writable_ = false;
   std::uint64_t incarnation_ = 0;
 
-  std::deque<QueuedCommand> commands_;  // Not sent; bounded by queue_depth and the frames alive.
-  FenceId newest_{}, reached_{};
+  std::deque<QueuedCommand> commands_;               // Not sent; bounded by queue_depth and the frames alive.
+  FenceId newest_{}, reached_{}, told_{};            // told_: to the caller.
   std::unordered_map<FenceId, Error> map_failures_;  // Of this writer.
   std::unordered_map<FenceId, std::uint64_t> checksums_;
 

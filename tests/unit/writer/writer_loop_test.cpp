@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writer's loop over host memory, on a thread of the test, with the test in the place of the service.
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/base/memfd.hpp"
+#include "dataplane/kernels/convert.hpp"
+#include "dataplane/writer/host_filler.hpp"
+#include "dataplane/writer/writer_loop.hpp"
+#include "tests/support/drive_device.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t frame_bytes = 16 * 4096;
+
+struct SharedMemory {
+  explicit SharedMemory(std::uint64_t bytes, std::byte content = std::byte{0}) {
+    auto made = create_memfd("memory", bytes);
+    CHECK(made.has_value());
+    file = *std::move(made);
+    auto mapped = Mapping::shared(file.get(), bytes, Access::read_write);
+    CHECK(mapped.has_value());
+    memory = *std::move(mapped);
+    std::memset(memory.data(), static_cast<int>(content), bytes);
+  }
+  UniqueFd file;
+  Mapping memory;
+};
+
+class WriterLoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto ends = WriterChannel::make_pair();
+    ASSERT_TRUE(ends.has_value());
+    service_ = std::move(ends->first);
+    ended_ = std::async(std::launch::async, [socket = std::move(ends->second)]() mutable {
+      HostFiller filler;
+      WriterLoop loop(WriterChannel(std::move(socket)), filler);
+      return loop.run();
+    });
+    EXPECT_EQ(next().kind, WriterAnswerKind::ready);
+  }
+  void TearDown() override { service_ = WriterChannel(); }
+
+  void say(const WriterCommand& command, int descriptor = -1) {
+    ASSERT_TRUE(service_.send(std::span(&command, 1), std::span(&descriptor, descriptor < 0 ? 0 : 1)));
+  }
+  WriterAnswer next() {
+    if (read_ == received_.count) {
+      read_ = 0;
+      CHECK(wait_readable(service_.fd()));
+      CHECK(service_.receive(received_).has_value());
+    }
+    return received_.answers[read_++];
+  }
+  void map_fresh(FrameId frame, const SharedMemory& memory, std::uint64_t fence) {
+    say({.op = WriterOp::map, .fresh = true, .frame = frame, .fence = FenceId{fence}, .bytes = frame_bytes},
+        memory.file.get());
+  }
+  void expect_reached(std::uint64_t fence) {
+    const WriterAnswer answer = next();
+    EXPECT_EQ(answer.kind, WriterAnswerKind::reached);
+    EXPECT_EQ(answer.fence, FenceId{fence});
+  }
+  void expect_end() {
+    EXPECT_EQ(next().kind, WriterAnswerKind::failed);
+    EXPECT_FALSE(ended_.get().has_value());
+  }
+
+  WriterChannel service_;
+  std::future<Result<>> ended_;
+  ReceivedAnswers received_;
+  std::size_t read_ = 0;
+};
+
+TEST_F(WriterLoopTest, EndsWellWhenTheServiceHangsUp) {
+  service_ = WriterChannel();
+  EXPECT_TRUE(ended_.get().has_value());
+}
+
+TEST_F(WriterLoopTest, AFreshFrameIsZeroedAndAnOldOneIsNot) {
+  const SharedMemory fresh(frame_bytes, std::byte{9}), old(frame_bytes, std::byte{9});
+  map_fresh(FrameId{1}, fresh, 1);
+  expect_reached(1);
+  say({.op = WriterOp::map, .frame = FrameId{2}, .fence = FenceId{2}, .bytes = frame_bytes}, old.file.get());
+  expect_reached(2);
+  EXPECT_EQ(fresh.memory.bytes().front(), std::byte{0});
+  EXPECT_EQ(fresh.memory.bytes().back(), std::byte{0});
+  EXPECT_EQ(old.memory.bytes().front(), std::byte{9});
+  say({.op = WriterOp::copy_frame, .frame = FrameId{1}, .from = FrameId{2}, .fence = FenceId{3}});
+  expect_reached(3);
+  EXPECT_EQ(fresh.memory.bytes().back(), std::byte{9});
+}
+
+TEST_F(WriterLoopTest, ChecksumsAreThoseOfTheReference) {
+  const SharedMemory frame(frame_bytes), staging(2 * frame_bytes, std::byte{3});
+  say({.op = WriterOp::stage, .bytes = 2 * frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{2}, .offset = 100, .bytes = 5000});
+  expect_reached(2);
+  say({.op = WriterOp::checksum, .frame = FrameId{1}, .fence = FenceId{3}});
+  const WriterAnswer sum = next();
+  EXPECT_EQ(sum.kind, WriterAnswerKind::checksum);
+  EXPECT_EQ(sum.value, checksum(frame.memory.bytes()));
+  EXPECT_EQ(sum.fence, FenceId{3});
+  expect_reached(3);
+  EXPECT_EQ(frame.memory.bytes()[5099], std::byte{3});
+  EXPECT_EQ(frame.memory.bytes()[5100], std::byte{0});
+}
+
+TEST_F(WriterLoopTest, AFrameThatCantBeMappedIsSaidAndMayBeUnmapped) {
+  const SharedMemory sealed(frame_bytes), good(frame_bytes);
+  ASSERT_TRUE(add_seals(sealed.file.get(), F_SEAL_FUTURE_WRITE));
+  map_fresh(FrameId{1}, sealed, 1);
+  const WriterAnswer refused = next();
+  EXPECT_EQ(refused.kind, WriterAnswerKind::map_failed);
+  EXPECT_EQ(refused.frame, FrameId{1});
+  expect_reached(1);
+  say({.op = WriterOp::unmap, .frame = FrameId{1}, .fence = FenceId{2}});
+  expect_reached(2);
+  map_fresh(FrameId{1}, good, 3);
+  expect_reached(3);
+}
+
+TEST_F(WriterLoopTest, PingsAreAnswered) {
+  say({.op = WriterOp::ping});
+  EXPECT_EQ(next().kind, WriterAnswerKind::pong);
+}
+
+TEST_F(WriterLoopTest, ACopyPastTheEndOfItsFrameEndsTheWriter) {
+  const SharedMemory frame(frame_bytes), staging(frame_bytes);
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{2}, .offset = 1, .bytes = frame_bytes});
+  expect_end();
+}
+
+TEST_F(WriterLoopTest, ASourceOutsideTheStagingMemoryEndsTheWriter) {
+  const SharedMemory frame(frame_bytes), staging(frame_bytes);
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  say({.op = WriterOp::copy,
+       .frame = FrameId{1},
+       .fence = FenceId{2},
+       .source_offset = ~0ull - 10,
+       .bytes = 100});
+  expect_end();
+}
+
+TEST_F(WriterLoopTest, AFrameThatIsOnlyReadTakesNoCopies) {
+  const SharedMemory frame(frame_bytes), staging(frame_bytes);
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  say({.op = WriterOp::map, .frame = FrameId{1}, .fence = FenceId{1}, .bytes = frame_bytes},
+      frame.file.get());
+  expect_reached(1);
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{2}, .bytes = 1});
+  expect_end();
+}
+
+TEST_F(WriterLoopTest, AFileThatIsShorterThanItsFrameIsNotMapped) {
+  const SharedMemory small(4096);
+  map_fresh(FrameId{1}, small, 1);
+  EXPECT_EQ(next().kind, WriterAnswerKind::map_failed);
+}
+
+TEST_F(WriterLoopTest, AnUnknownFrameEndsTheWriter) {
+  say({.op = WriterOp::unmap, .frame = FrameId{7}, .fence = FenceId{1}});
+  expect_end();
+}
+
+}  // namespace
+}  // namespace penstock
