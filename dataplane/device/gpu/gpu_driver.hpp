@@ -2,7 +2,7 @@
 // The seam to a vendor's driver, for one GPU. Each function is one call of the driver (and what a quirk of its version
 // asks for); it may block, and it may hang for ever. Results are written only on success.
 //
-// GpuDriver may be called from any thread, one at a time. A DriverContext belongs to one thread at a time, which has
+// GpuDriver may be called from any thread. A DriverContext belongs to one thread at a time, which has
 // called `enter`; only wait_event may run beside it, on a second thread that has entered too.
 #pragma once
 

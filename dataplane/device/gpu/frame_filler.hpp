@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// FrameFiller: the writer's half of a GPU as GpuDevice needs it: FrameWriter's copies, and how a frame gets there and
+// leaves. Implementations: GpuFrameWriter, in the process that holds the context, and that process's stand-in in the
+// service. One thread calls; nothing here waits for the GPU.
+//
+// Everything is queued, in order, and has a fence; a reached fence implies all earlier ones. Errc::busy when the queue is
+// full: try again after a fence. Errc::device when the filler is lost, told by reached() at least once for each loss: what
+// had a fence not reached is undefined, and nothing of the lost one maps or writes to any frame any more. Another may
+// follow by itself, with a new incarnation, no frame mapped, and fences above all earlier ones. Errc::closed: none will.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "dataplane/base/ids.hpp"
+#include "dataplane/base/result.hpp"
+#include "dataplane/device/device_memory.hpp"
+
+namespace penstock {
+
+class FrameFiller {
+ public:
+  enum class Use : std::uint8_t { fill, read };  // fill: zeroed first.
+
+  virtual ~FrameFiller() = default;
+  FrameFiller(const FrameFiller&) = delete;
+  FrameFiller& operator=(const FrameFiller&) = delete;
+
+  // Where the sources of copies lie; `memory` is a shared mapping of `fd` and outlives the filler. Once.
+  virtual Result<> use_staging(std::span<std::byte> memory, int fd) = 0;
+
+  // `fd` is the caller's and is used until this returns. At the fence the frame is mapped, and zero if it is to be filled.
+  virtual Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) = 0;
+  // After the fence of a map: its error, once, if it failed. Then the frame may only be unmapped.
+  virtual std::optional<Error> take_map_failure(FenceId fence) = 0;
+  // REQUIRES: mapped, no fence pending on it. At the fence nothing of it is mapped any more.
+  virtual Result<FenceId> unmap(FrameId frame) = 0;
+
+  // As FrameWriter's, for frames mapped to be filled; `from` may be mapped to be read.
+  virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+                               const CopyConversion& conversion) = 0;
+  virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
+  virtual void flush() {}
+
+  virtual Result<FenceId> reached() = 0;
+  virtual int event_fd() const = 0;
+  // Which filler takes what is queued now; grows with each one.
+  virtual std::uint64_t incarnation() const = 0;
+
+ protected:
+  FrameFiller() = default;
+};
+
+}  // namespace penstock

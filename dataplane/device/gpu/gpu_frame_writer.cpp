@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames, their copies and their fences. gpu_writer_life.cpp: the beginning, the waiter and the end.
+#include "dataplane/device/gpu/gpu_frame_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/base/units.hpp"
+#include "dataplane/kernels/convert.hpp"
+
+namespace penstock {
+
+Result<FenceId> GpuFrameWriter::map(FrameId frame, int fd, std::uint64_t bytes, Use use) {
+  TRY(ready_to_queue());
+  CHECK(!frames_.contains(raw(frame)));
+  MappedFrame mapped{.bytes = bytes, .use = use};
+  bool undone = true;
+  const DriverCode code = map_frame(fd, mapped, undone);
+  mapped.failed = !code.ok();
+  if (mapped.failed) {
+    const DriverClass meaning = classify(code);
+    // What can't be undone is a leak that only the end of the process mends.
+    if (!undone || meaning == DriverClass::context_dead || meaning == DriverClass::device_dead)
+      return lose(code);
+    mapped.last = fence_now();
+    map_failures_.emplace(mapped.last, to_error(code));
+  } else if (use == Use::fill) {
+    const DriverCode zeroed = context_->zero(mapped.at, bytes, stream_of(frame));
+    if (!zeroed.ok()) {
+      frames_.emplace(raw(frame), mapped);
+      return lose(zeroed);
+    }
+    const Result<FenceId> fence = fence_behind(stream_of(frame));
+    if (fence) mapped.last = *fence;
+    if (!fence) frames_.emplace(raw(frame), mapped);
+    if (!fence) return fence.error();
+  } else {
+    mapped.last = fence_now();
+  }
+  frames_.emplace(raw(frame), mapped);
+  return mapped.last;
+}
+
+// The range and the imported handle are given back when a later step fails. Access is set while the descriptor is open,
+// and the handle is released only then: HIP resolves imports late.
+DriverCode GpuFrameWriter::map_frame(int fd, MappedFrame& frame, bool& undone) {
+  DeviceAddress range{};
+  DriverCode code = driver_->reserve(frame.bytes, frame.bytes, range);
+  if (!code.ok()) return code;
+  MemoryHandle handle{};
+  code = driver_->import_fd(fd, handle);
+  if (code.ok()) {
+    code = driver_->map(range, frame.bytes, handle);
+    if (code.ok()) {
+      const MappedRights rights = frame.use == Use::fill ? MappedRights::read_write : MappedRights::read;
+      code = driver_->set_access(range, frame.bytes, rights);
+      if (!code.ok()) undone = driver_->unmap(range, frame.bytes).ok();
+    }
+    // A mapping keeps the memory; an imported handle is one reference more.
+    DriverCode released = driver_->release(handle);
+    if (!released.ok()) released = driver_->release(handle);
+    if (code.ok() && !released.ok()) {
+      undone = driver_->unmap(range, frame.bytes).ok();
+      code = released;
+    }
+    undone = undone && released.ok();
+  }
+  if (code.ok()) {
+    frame.at = range;
+    return code;
+  }
+  undone = undone && driver_->free_range(range, frame.bytes).ok();
+  return code;
+}
+
+std::optional<Error> GpuFrameWriter::take_map_failure(FenceId fence) {
+  const auto found = map_failures_.find(fence);
+  if (found == map_failures_.end()) return std::nullopt;
+  const Error error = found->second;
+  map_failures_.erase(found);
+  return error;
+}
+
+Result<FenceId> GpuFrameWriter::unmap(FrameId frame) {
+  TRY(ready_to_queue());
+  const auto entry = frames_.find(raw(frame));
+  CHECK(entry != frames_.end());
+  if (!entry->second.failed) {
+    // Unmapping under running work kills the context. Nothing runs, if the caller has seen the fences; if not, this waits.
+    const DriverCode idle = context_->synchronize(stream_of(frame));
+    if (!idle.ok()) return lose(idle);
+    const DriverCode code = unmap_frame(entry->second);
+    if (!code.ok()) return lose(code);
+  }
+  frames_.erase(entry);
+  return fence_now();
+}
+
+// Once more on failure, since giving up costs the whole writer.
+DriverCode GpuFrameWriter::unmap_frame(const MappedFrame& frame) {
+  DriverCode code = driver_->unmap(frame.at, frame.bytes);
+  if (!code.ok()) code = driver_->unmap(frame.at, frame.bytes);
+  if (!code.ok()) return code;
+  code = driver_->free_range(frame.at, frame.bytes);
+  if (!code.ok()) code = driver_->free_range(frame.at, frame.bytes);
+  return code;
+}
+
+Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+                                     const CopyConversion& conversion) {
+  TRY(ready_to_queue());
+  MappedFrame& mapped = at(frame);
+  CHECK(mapped.use == Use::fill && offset <= mapped.bytes);
+  const std::uint64_t room = mapped.bytes - offset;
+  const StreamHandle stream = stream_of(frame);
+  std::size_t chunks = 0;
+  if (conversion.stored != conversion.wanted) {
+    const std::uint64_t elements = source.size() * 8 / dtype_bits(conversion.stored);
+    CHECK(convertible(conversion.stored, conversion.wanted));
+    CHECK(elements * dtype_bits(conversion.wanted) / 8 <= room);
+    TRY(copy_converted(mapped.at + offset, source, conversion, stream, chunks));
+  } else if (!source.empty()) {
+    CHECK(source.size() <= room);
+    const DriverCode code = context_->copy_in(mapped.at + offset, source.data(), source.size(), stream);
+    if (!code.ok()) return lose(code);
+  }
+  mapped.last = TRY(fence_behind(stream, chunks));
+  return mapped.last;
+}
+
+// On the processor, by the reference that device code must equal; a chunk of whole elements at a time.
+Result<> GpuFrameWriter::copy_converted(DeviceAddress to, std::span<const std::byte> source,
+                                        const CopyConversion& conversion, StreamHandle stream,
+                                        std::size_t& chunks) {
+  const std::uint64_t stored = dtype_bits(conversion.stored) / 8, wanted = dtype_bits(conversion.wanted) / 8;
+  CHECK(source.size() % stored == 0);
+  const std::uint64_t elements = source.size() / stored;
+  const std::uint64_t elements_a_chunk = staging_->chunk_bytes() / wanted;
+  const std::uint64_t needed = divide_up(elements, elements_a_chunk);
+  if (needed > staging_->chunks()) return Error{Errc::invalid, 0, "conversion larger than the staging"};
+  if (needed > staging_->free_chunks()) return Error{Errc::busy, 0, "staging"};
+  for (std::uint64_t done = 0; done < elements; done += elements_a_chunk) {
+    const std::uint64_t count = std::min(elements_a_chunk, elements - done);
+    const std::span<std::byte> chunk = staging_->take().first(count * wanted);
+    ++chunks;
+    convert(conversion.stored, source.subspan(done * stored, count * stored), conversion.wanted, chunk,
+            conversion.scale);
+    const DriverCode code = context_->copy_in(to + done * wanted, chunk.data(), chunk.size(), stream);
+    if (!code.ok()) return lose(code);
+  }
+  return {};
+}
+
+Result<FenceId> GpuFrameWriter::copy_frame(FrameId to, FrameId from) {
+  TRY(ready_to_queue());
+  CHECK(to != from);
+  MappedFrame& target = at(to);
+  MappedFrame& origin = at(from);
+  CHECK(target.use == Use::fill && target.bytes == origin.bytes);
+  const StreamHandle stream = stream_of(to);
+  DriverCode code = wait_for(stream, origin.last);
+  if (code.ok()) code = context_->copy_within(target.at, origin.at, target.bytes, stream);
+  if (!code.ok()) return lose(code);
+  const FenceId fence = TRY(fence_behind(stream));
+  target.last = origin.last = fence;
+  return fence;
+}
+
+Result<FenceId> GpuFrameWriter::read_out(FrameId frame, std::span<std::byte> to) {
+  TRY(ready_to_queue());
+  MappedFrame& mapped = at(frame);
+  CHECK(to.size() == mapped.bytes);
+  const DriverCode code = context_->copy_out(to.data(), mapped.at, mapped.bytes, stream_of(frame));
+  if (!code.ok()) return lose(code);
+  mapped.last = TRY(fence_behind(stream_of(frame)));
+  return mapped.last;
+}
+
+// Work of another stream: its event is among the pending ones, or long past.
+DriverCode GpuFrameWriter::wait_for(StreamHandle stream, FenceId fence) {
+  const std::lock_guard lock(mutex_);
+  if (fence <= reached_) return {};
+  for (const Pending& pending : pending_) {
+    if (pending.fence == fence && pending.has_event) return context_->stream_waits(stream, pending.event);
+  }
+  return {};
+}
+
+Result<FenceId> GpuFrameWriter::fence_behind(StreamHandle stream, std::size_t chunks) {
+  EventHandle event{};
+  bool found = false;
+  {
+    const std::lock_guard lock(mutex_);
+    found = !idle_events_.empty();
+    if (found) {
+      event = idle_events_.back();
+      idle_events_.pop_back();
+    }
+  }
+  if (!found) {
+    const DriverCode made = context_->make_event(event);
+    if (!made.ok()) return lose(made);
+    events_made_.push_back(event);
+  }
+  const DriverCode recorded = context_->record_event(event, stream);
+  if (!recorded.ok()) return lose(recorded);
+  newest_ = FenceId{raw(newest_) + 1};
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back({.fence = newest_, .has_event = true, .event = event, .chunks = chunks});
+  }
+  work_.notify_one();
+  return newest_;
+}
+
+// Nothing on the GPU to wait for; reached after all earlier fences.
+FenceId GpuFrameWriter::fence_now() {
+  newest_ = FenceId{raw(newest_) + 1};
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back({.fence = newest_});
+  }
+  work_.notify_one();
+  return newest_;
+}
+
+Result<FenceId> GpuFrameWriter::reached() {
+  const std::lock_guard lock(mutex_);
+  if (woken_) {
+    wake_.consume();
+    woken_ = false;
+  }
+  if (loss_.ok()) return reached_;
+  const Error error = lost();
+  loss_told_ = true;
+  return error;
+}
+
+}  // namespace penstock

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuFrameWriter: FrameFiller over a driver's context, in the process that holds it. An address range and a mapping per
+// frame; a few streams, one frame always on the same one; an event per fence. A second thread waits for the events.
+//
+// Any answer of the driver that is not foreseen loses the writer (decision 12); so does a dead context. Afterwards it
+// touches the GPU only to clean up. None follows: once reached() has told the loss, everything is Errc::closed.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/event_fd.hpp"
+#include "dataplane/device/gpu/frame_filler.hpp"
+#include "dataplane/device/gpu/gpu_driver.hpp"
+#include "dataplane/device/gpu/staging.hpp"
+
+namespace penstock {
+
+struct GpuWriterOptions {
+  std::size_t queue_depth = 256;
+  std::size_t streams = 2;
+  // Page-locked memory for what is converted on its way.
+  std::uint64_t staging_chunk_bytes = 1ull << 20;
+  std::size_t staging_chunks = 16;
+};
+
+class GpuFrameWriter final : public FrameFiller {
+ public:
+  // Opens the context. Errc::exhausted, unsupported, denied or device with the driver's code.
+  static Result<std::unique_ptr<GpuFrameWriter>> open(std::shared_ptr<GpuDriver> driver,
+                                                      const GpuWriterOptions& options);
+  // Waits for what is queued, unmaps all frames, and ends the context.
+  ~GpuFrameWriter() override;
+
+  // Page-locks the memory until the writer's end, so that copies from it need no bounce through the driver's own. Where
+  // the driver refuses that, copies are slower and nothing else.
+  Result<> use_staging(std::span<std::byte> memory, int fd) override;
+  Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
+  std::optional<Error> take_map_failure(FenceId fence) override;
+  Result<FenceId> unmap(FrameId frame) override;
+  Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+                       const CopyConversion& conversion) override;
+  Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+  Result<FenceId> reached() override;
+  int event_fd() const override { return wake_.fd(); }
+  std::uint64_t incarnation() const override { return 1; }
+
+  // Queues a copy of the whole frame to host memory, which stays valid until the fence.
+  Result<FenceId> read_out(FrameId frame, std::span<std::byte> to);
+  Result<DeviceMemoryFigures> memory_figures();
+  // Why the writer is lost; success while it is not.
+  DriverCode loss() const;
+
+ private:
+  struct MappedFrame {
+    DeviceAddress at{};
+    std::uint64_t bytes = 0;
+    Use use = Use::fill;
+    FenceId last{};       // Of the newest work on it.
+    bool failed = false;  // It could not be mapped; there is nothing at `at`.
+  };
+  struct Pending {
+    FenceId fence{};
+    bool has_event = false;
+    EventHandle event{};
+    std::size_t chunks = 0;  // Of staging, free when the fence is reached.
+  };
+
+  GpuFrameWriter(std::shared_ptr<GpuDriver> driver, std::unique_ptr<DriverContext> context,
+                 const GpuWriterOptions& options, EventFd wake);
+  Result<> prepare();
+  Result<> ready_to_queue();
+  MappedFrame& at(FrameId frame);
+  StreamHandle stream_of(FrameId frame) const { return streams_[raw(frame) % streams_.size()]; }
+  DriverCode map_frame(int fd, MappedFrame& frame, bool& undone);
+  DriverCode unmap_frame(const MappedFrame& frame);
+  Result<> copy_converted(DeviceAddress to, std::span<const std::byte> source,
+                          const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
+  // What was queued on the stream so far is behind the fence.
+  Result<FenceId> fence_behind(StreamHandle stream, std::size_t chunks = 0);
+  FenceId fence_now();
+  Error lose(DriverCode code);
+  Error lost() const;
+  DriverCode wait_for(StreamHandle stream, FenceId fence);
+  void wait_for_events();
+  void clean_up();
+
+  const std::shared_ptr<GpuDriver> driver_;
+  const std::unique_ptr<DriverContext> context_;
+  const GpuWriterOptions options_;
+  const EventFd wake_;
+  // The caller's thread.
+  std::unordered_map<std::uint32_t, MappedFrame> frames_;
+  std::vector<StreamHandle> streams_;
+  void* registered_ = nullptr;  // The staging memory.
+  std::unordered_map<FenceId, Error> map_failures_;
+  bool loss_told_ = false;
+  std::vector<EventHandle> events_made_;  // All of them, for the end.
+  FenceId newest_{};
+  std::unique_ptr<Staging> staging_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  // Guarded by mutex_.
+  std::deque<Pending> pending_;  // At most queue_depth.
+  std::vector<EventHandle> idle_events_;
+  FenceId reached_{};
+  std::size_t chunks_freed_ = 0;
+  DriverCode loss_;
+  bool woken_ = false;
+  bool stopping_ = false;
+
+  std::thread waiter_;  // Last: it uses all of the above.
+};
+
+}  // namespace penstock

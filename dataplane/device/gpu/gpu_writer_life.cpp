@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuFrameWriter: its beginning, the thread that waits, the loss and the end.
+#include <utility>
+
+#include <pthread.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/device/gpu/gpu_frame_writer.hpp"
+
+namespace penstock {
+
+Result<std::unique_ptr<GpuFrameWriter>> GpuFrameWriter::open(std::shared_ptr<GpuDriver> driver,
+                                                             const GpuWriterOptions& options) {
+  CHECK(options.streams > 0 && options.queue_depth > 0);
+  if (!driver->description().has_vmm) {
+    return Error{Errc::unsupported, 0, "GPU without virtual memory management"};
+  }
+  EventFd wake = TRY(EventFd::create());
+  std::unique_ptr<DriverContext> context;
+  const DriverCode opened = driver->open_context(context);
+  if (!opened.ok()) return to_error(opened);
+  std::unique_ptr<GpuFrameWriter> writer(
+      new GpuFrameWriter(std::move(driver), std::move(context), options, std::move(wake)));
+  TRY(writer->prepare());
+  return writer;
+}
+
+GpuFrameWriter::GpuFrameWriter(std::shared_ptr<GpuDriver> driver, std::unique_ptr<DriverContext> context,
+                               const GpuWriterOptions& options, EventFd wake)
+    : driver_(std::move(driver)),
+      context_(std::move(context)),
+      options_(options),
+      wake_(std::move(wake)),
+      waiter_([this] { wait_for_events(); }) {}
+
+Result<> GpuFrameWriter::prepare() {
+  while (streams_.size() < options_.streams) {
+    StreamHandle stream{};
+    const DriverCode made = context_->make_stream(stream);
+    if (!made.ok()) return to_error(made);
+    streams_.push_back(stream);
+  }
+  const DriverCode staged =
+      Staging::make(*context_, options_.staging_chunk_bytes, options_.staging_chunks, staging_);
+  if (!staged.ok()) return to_error(staged);
+  return {};
+}
+
+GpuFrameWriter::~GpuFrameWriter() {
+  static_cast<void>(context_->enter());
+  // In a lost context the answers are all the same error, and nothing runs.
+  for (const StreamHandle stream : streams_) static_cast<void>(context_->synchronize(stream));
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  waiter_.join();
+  clean_up();
+}
+
+// Whatever the driver answers: there is nobody left to tell.
+void GpuFrameWriter::clean_up() {
+  for (const auto& [id, frame] : frames_) {
+    if (!frame.failed) static_cast<void>(unmap_frame(frame));
+  }
+  staging_.reset();
+  for (const EventHandle event : events_made_) static_cast<void>(context_->destroy_event(event));
+  for (const StreamHandle stream : streams_) static_cast<void>(context_->destroy_stream(stream));
+  if (registered_ != nullptr) static_cast<void>(context_->unregister_host(registered_));
+}
+
+Result<> GpuFrameWriter::use_staging(std::span<std::byte> memory, int) {
+  CHECK(registered_ == nullptr);
+  const DriverCode entered = context_->enter();
+  if (!entered.ok()) return lose(entered);
+  const DriverCode code = context_->register_host(memory.data(), memory.size());
+  if (classify(code) == DriverClass::context_dead || classify(code) == DriverClass::device_dead)
+    return lose(code);
+  if (code.ok()) registered_ = memory.data();
+  return {};
+}
+
+Result<DeviceMemoryFigures> GpuFrameWriter::memory_figures() {
+  DeviceMemoryFigures figures;
+  DriverCode code = context_->enter();
+  if (code.ok()) code = context_->memory_figures(figures);
+  if (!code.ok()) return to_error(code);
+  return figures;
+}
+
+DriverCode GpuFrameWriter::loss() const {
+  const std::lock_guard lock(mutex_);
+  return loss_;
+}
+
+// Not lost, room in the queue, and the context is this thread's. Gives back what the waiter has freed.
+Result<> GpuFrameWriter::ready_to_queue() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!loss_.ok()) return lost();
+    staging_->give_back(std::exchange(chunks_freed_, 0));
+    if (pending_.size() >= options_.queue_depth) return Error{Errc::busy, 0, "GPU copy queue"};
+  }
+  const DriverCode entered = context_->enter();
+  if (!entered.ok()) return lose(entered);
+  return {};
+}
+
+GpuFrameWriter::MappedFrame& GpuFrameWriter::at(FrameId frame) {
+  const auto entry = frames_.find(raw(frame));
+  CHECK(entry != frames_.end() && !entry->second.failed);
+  return entry->second;
+}
+
+Error GpuFrameWriter::lose(DriverCode code) {
+  const std::lock_guard lock(mutex_);
+  if (loss_.ok()) {
+    loss_ = code;
+    if (!woken_) wake_.signal();
+    woken_ = true;
+  }
+  return {Errc::device, code.native, code.call};
+}
+
+// REQUIRES: mutex_ is held, and loss_ set.
+Error GpuFrameWriter::lost() const {
+  return {loss_told_ ? Errc::closed : Errc::device, loss_.native, loss_.call};
+}
+
+void GpuFrameWriter::wait_for_events() {
+  ::pthread_setname_np(::pthread_self(), "penstock-events");
+  const DriverCode entered = context_->enter();
+  if (!entered.ok()) static_cast<void>(lose(entered));
+  std::unique_lock lock(mutex_);
+  while (loss_.ok()) {
+    work_.wait(lock, [this] { return !pending_.empty() || stopping_; });
+    if (pending_.empty()) return;
+    const Pending next = pending_.front();
+    if (next.has_event) {
+      lock.unlock();
+      const DriverCode code = context_->wait_event(next.event);
+      if (!code.ok()) {
+        static_cast<void>(lose(code));
+        return;
+      }
+      lock.lock();
+      idle_events_.push_back(next.event);
+    }
+    pending_.pop_front();
+    chunks_freed_ += next.chunks;
+    reached_ = next.fence;
+    if (!woken_) wake_.signal();
+    woken_ = true;
+  }
+}
+
+}  // namespace penstock
