@@ -11,15 +11,30 @@
 
 namespace penstock {
 
-Result<FenceId> HostFiller::map(FrameId frame, UniqueFd memory, std::uint64_t bytes, Use use) {
+Result<Mapping> HostFiller::map_memory(int fd, std::uint64_t bytes, Use use) {
   // A mapping past the end of the file would fault.
-  if (TRY(size_of(memory.get())) < bytes) return Error{Errc::invalid, 0, "size of a frame"};
+  if (TRY(size_of(fd)) < bytes) return Error{Errc::invalid, 0, "size of a frame"};
   const Access access = use == Use::fill ? Access::read_write : Access::read;
-  Mapping mapping = TRY(Mapping::shared(memory.get(), bytes, access));
+  Mapping mapping = TRY(Mapping::shared(fd, bytes, access));
   TRY(exclude_from_dumps(mapping));
   if (use == Use::fill) std::memset(mapping.data(), 0, mapping.size());
-  CHECK(frames_.emplace(frame, std::move(mapping)).second);
-  return next_fence();
+  return mapping;
+}
+
+Result<FenceId> HostFiller::map(FrameId frame, int fd, std::uint64_t bytes, Use use) {
+  Result<Mapping> mapping = map_memory(fd, bytes, use);
+  const FenceId fence = next_fence();
+  if (!mapping) map_failures_.emplace(fence, mapping.error());
+  CHECK(frames_.emplace(frame, mapping ? *std::move(mapping) : Mapping()).second);
+  return fence;
+}
+
+std::optional<Error> HostFiller::take_map_failure(FenceId fence) {
+  const auto found = map_failures_.find(fence);
+  if (found == map_failures_.end()) return std::nullopt;
+  const Error error = found->second;
+  map_failures_.erase(found);
+  return error;
 }
 
 Result<FenceId> HostFiller::unmap(FrameId frame) {

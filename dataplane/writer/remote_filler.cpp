@@ -66,7 +66,7 @@ Result<> RemoteFiller::watch(int fd, std::uint32_t what, int operation) const {
   return {};
 }
 
-Result<> RemoteFiller::use_staging(std::span<const std::byte> memory, int fd) {
+Result<> RemoteFiller::use_staging(std::span<std::byte> memory, int fd) {
   CHECK(!staging_.file && !memory.empty());
   staging_ = {.memory = memory, .file = TRY(duplicate(fd))};
   // A writer that is started later gets it first; see start().

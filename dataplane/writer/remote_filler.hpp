@@ -19,7 +19,7 @@
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
 #include "dataplane/base/unique_fd.hpp"
-#include "dataplane/device/device_memory.hpp"
+#include "dataplane/device/gpu/frame_filler.hpp"
 #include "dataplane/writer/protocol.hpp"
 #include "dataplane/writer/restart_policy.hpp"
 #include "dataplane/writer/stats.hpp"
@@ -36,45 +36,29 @@ struct RemoteFillerOptions {
   std::size_t queue_depth = 256;  // Fences not reached, above which copies are refused as busy.
 };
 
-class RemoteFiller {
+class RemoteFiller final : public FrameFiller {
  public:
-  // What a map is for.
-  enum class Use : std::uint8_t { fill, read };  // fill: zeroed first.
-
   // Starts the first writer, whose `ready` comes later.
   static Result<std::unique_ptr<RemoteFiller>> open(WriterProgram program,
                                                     const RemoteFillerOptions& options);
-  ~RemoteFiller();
-  RemoteFiller(const RemoteFiller&) = delete;
-  RemoteFiller& operator=(const RemoteFiller&) = delete;
-
-  // Where the sources of copies lie: `memory` is a shared mapping of `fd` from its start, and outlives this object. Once.
-  Result<> use_staging(std::span<const std::byte> memory, int fd);
-
-  // All: the fence after which it is done. Errc::device: the writer is lost; Errc::closed: it is quarantined; Errc::busy
-  // (copies): too much is queued; Errc::exhausted (map): no descriptor is left here.
-  Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use);
-  Result<FenceId> unmap(FrameId frame);
-  // REQUIRES: `source` lies in the staging memory and stays as it is until the fence is reached or the writer lost.
+  ~RemoteFiller() override;
+  // Of all: Errc::exhausted, from map and use_staging, when no descriptor is left here. `memory` is only compared with.
+  Result<> use_staging(std::span<std::byte> memory, int fd) override;
+  Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
+  std::optional<Error> take_map_failure(FenceId fence) override;
+  Result<FenceId> unmap(FrameId frame) override;
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
-                       const CopyConversion& conversion);
-  Result<FenceId> copy_frame(FrameId to, FrameId from);
+                       const CopyConversion& conversion) override;
+  Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+  void flush() override;
+  Result<FenceId> reached() override;
+  int event_fd() const override { return events_.get(); }
+  std::uint64_t incarnation() const override { return incarnation_; }
+
+  // Of the whole frame; take_checksum tells it after the fence, once.
   Result<FenceId> checksum(FrameId frame);
-  void flush();
-
-  // The newest fence reached. An error as above, at least once for each loss; what was pending then is forgotten, and the
-  // next writer's answer starts above all of it.
-  Result<FenceId> reached();
-  int event_fd() const { return events_.get(); }  // Readable when reached() has something to do.
-
-  // After the fence of a map: its error, once, if it failed. Then the frame may only be unmapped: a copy into it ends the
-  // writer.
-  std::optional<Error> take_map_failure(FenceId fence);
-  // After the fence of a checksum, once.
   std::optional<std::uint64_t> take_checksum(FenceId fence);
 
-  // Which writer takes commands now; grows with each one.
-  std::uint64_t incarnation() const { return incarnation_; }
   // Leaves the quarantine, with a clean record: the next reached() starts a writer.
   void restart();
   const WriterStats& stats() const { return stats_; }
@@ -84,7 +68,7 @@ class RemoteFiller {
     WriterCommand command;
     UniqueFd descriptor;
   };
-  struct Staging {
+  struct StagingMemory {
     std::span<const std::byte> memory;
     UniqueFd file;
   };
@@ -113,7 +97,7 @@ class RemoteFiller {
   const UniqueFd events_;  // epoll: socket, pidfd, timer, wake.
   const UniqueFd timer_;
   const EventFd wake_;
-  Staging staging_;
+  StagingMemory staging_;
 
   std::optional<WriterProcess> process_;  // Started and not reaped.
   WriterChannel channel_;

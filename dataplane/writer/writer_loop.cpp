@@ -67,7 +67,7 @@ Result<> WriterLoop::take_commands() {
     answer_reached(TRY(filler_.reached()));
     TRY(send_answers());
   }
-  TRY(filler_.flush());
+  filler_.flush();
   answer_reached(TRY(filler_.reached()));
   return {};
 }
@@ -86,19 +86,9 @@ Result<bool> WriterLoop::carry_out(std::size_t index) {
   TRY(check(command));
   const Result<FenceId> own = start(command, descriptor);
   if (!own && own.error().code == Errc::busy) return false;
-  FenceId until = in_flight_.empty() ? FenceId{} : in_flight_.back().own;
-  if (own) {
-    until = *own;
-  } else if (command.op == WriterOp::map && own.error().code != Errc::device) {
-    frames_[command.frame] = {.failed = true};
-    answers_.push_back({.kind = WriterAnswerKind::map_failed,
-                        .native = own.error().native,
-                        .fence = command.fence,
-                        .frame = command.frame});
-  } else {
-    return own.error();
-  }
-  in_flight_.push_back({.own = until, .theirs = command.fence, .checksum = command.op == WriterOp::checksum});
+  if (!own) return own.error();
+  if (command.op == WriterOp::map) tell_map_failure(command, *own);
+  in_flight_.push_back({.own = *own, .theirs = command.fence, .checksum = command.op == WriterOp::checksum});
   return true;
 }
 
@@ -106,7 +96,6 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
   switch (command.op) {
     case WriterOp::map: return start_map(command, descriptor);
     case WriterOp::unmap: {
-      if (frames_.at(command.frame).failed) return forget(command.frame);
       const FenceId fence = TRY(filler_.unmap(command.frame));
       frames_.erase(command.frame);
       return fence;
@@ -123,15 +112,21 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
   return wrong("command");
 }
 
-// A frame that could not be mapped.
-FenceId WriterLoop::forget(FrameId frame) {
-  frames_.erase(frame);
-  return in_flight_.empty() ? FenceId{} : in_flight_.back().own;
+// Whatever was said of the frame before its failure arrives is refused by check().
+void WriterLoop::tell_map_failure(const WriterCommand& command, FenceId own) {
+  const std::optional<Error> failure = filler_.take_map_failure(own);
+  if (!failure) return;
+  frames_[command.frame].failed = true;
+  answers_.push_back({.kind = WriterAnswerKind::map_failed,
+                      .native = failure->native,
+                      .fence = command.fence,
+                      .frame = command.frame});
 }
 
 Result<FenceId> WriterLoop::start_map(const WriterCommand& command, UniqueFd& descriptor) {
   const auto use = command.fresh ? HostedFiller::Use::fill : HostedFiller::Use::read;
-  const FenceId fence = TRY(filler_.map(command.frame, std::move(descriptor), command.bytes, use));
+  const FenceId fence = TRY(filler_.map(command.frame, descriptor.get(), command.bytes, use));
+  descriptor.reset();
   frames_[command.frame] = {.bytes = command.bytes, .writable = command.fresh};
   return fence;
 }
@@ -176,7 +171,7 @@ Result<> WriterLoop::check_copy(const WriterCommand& command) const {
 Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descriptor) {
   if (staging_ || command.bytes == 0 || TRY(size_of(descriptor.get())) < command.bytes) return wrong("stage");
   staging_ = TRY(Mapping::shared(descriptor.get(), command.bytes, Access::read_write, 0, huge_page_bytes));
-  return filler_.use_staging(staging_.bytes());
+  return filler_.use_staging(staging_.bytes(), descriptor.get());
 }
 
 void WriterLoop::answer_reached(FenceId own) {

@@ -30,7 +30,7 @@ class WriterLoop {
   struct MappedFrame {
     std::uint64_t bytes = 0;
     bool writable = false;
-    bool failed = false;  // The filler does not have it.
+    bool failed = false;  // The filler could not map it.
   };
   struct InFlight {
     FenceId own{};     // The filler's.
@@ -43,7 +43,7 @@ class WriterLoop {
   // False: the filler is busy.
   Result<bool> carry_out(std::size_t index);
   Result<FenceId> start(const WriterCommand& command, UniqueFd& descriptor);
-  FenceId forget(FrameId frame);
+  void tell_map_failure(const WriterCommand& command, FenceId own);
   Result<FenceId> start_map(const WriterCommand& command, UniqueFd& descriptor);
   Result<> check(const WriterCommand& command) const;
   Result<> check_copy(const WriterCommand& command) const;
