@@ -76,8 +76,12 @@ void PagerCore::State::on(const NotCreated& event) {
   const std::uint32_t index = event.page.index;
   release_source(*table, index);
   tables_.change(*table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
-  exhausted_at_ = used();
-  exhausted_until_ = now_ + options_.revoke_deadline;
+  // A device that can't fill frames would not do so in the place of an evicted page either.
+  const bool unhealthy = event.reason == FailureKind::device_unhealthy;
+  if (!unhealthy) {
+    exhausted_at_ = used();
+    exhausted_until_ = now_ + options_.revoke_deadline;
+  }
   // As many more tries as there are pages, each in the place of an evicted one.
   for_each_waiting(*table, index, [&](TicketRecord& ticket) {
     ticket.creation_failure = event.reason;
@@ -86,7 +90,7 @@ void PagerCore::State::on(const NotCreated& event) {
       ticket.take_next = index;
       settle(ticket);
       pass_prefetched(ticket);
-    } else if (++ticket.creations_failed > ticket.end - ticket.first) {
+    } else if (unhealthy || ++ticket.creations_failed > ticket.end - ticket.first) {
       finish(ticket, TicketResult::offloaded, event.reason);
     } else {
       start_again(ticket);

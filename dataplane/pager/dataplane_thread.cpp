@@ -87,8 +87,15 @@ DataplaneThread::~DataplaneThread() {
 }
 
 Outcome<std::unique_ptr<LoadPipeline>> DataplaneThread::open_pipeline() {
-  auto ring = PinnedRing::make(options_.ring);
+  PinnedRingOptions ring_options = options_.ring;
+  // Where reads can't go straight into frames, the writer copies from the ring, maybe from another process.
+  ring_options.shared = !device_.owner->limits().frames_are_addressable;
+  auto ring = PinnedRing::make(ring_options);
   if (!ring) return tl::unexpected(std::move(ring.error()));
+  if (ring_options.shared) {
+    const Result<> staged = device_.writer->use_staging((*ring)->memory(), (*ring)->fd());
+    if (!staged) return tl::unexpected(out_of(staged.error()));
+  }
   auto reader = make_reader_ ? make_reader_(ring->get()) : open_reader(options_.reader, ring->get());
   if (!reader) return tl::unexpected(std::move(reader.error()));
   report_ = reader->report;

@@ -55,7 +55,9 @@ void LoadPipeline::fail_read(PageIndex index, const PlannedRead& planned, const 
 }
 
 void LoadPipeline::queue_copies() {
+  if (copy_queue_.empty()) return;
   while (!copy_queue_.empty() && queue_copies_of(copy_queue_.front())) copy_queue_.pop_front();
+  writer_.flush();
 }
 
 // False when the writer's queue is full: it goes on when fences have been reached.

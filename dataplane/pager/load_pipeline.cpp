@@ -139,6 +139,8 @@ void LoadPipeline::writer_lost() {
     end_copy(pending.read);
     finish_if_over(page);
   }
+  // Of what was answered and waits for room in the queue, nothing is being copied any more either.
+  for (const ReadIndex read : copy_queue_) reads_[read].copies_queued = 0;
 }
 
 void LoadPipeline::fail_all(FailureKind reason, const char* text) {

@@ -66,7 +66,8 @@ class LoadPipeline {
   // Of a load that was answered already: no effect.
   void cancel(const CancelLoad& cancel);
   void cancel_all();
-  // The writer is gone with the copies that were queued: their pages fail, their slots are free.
+  // The writer is gone with the copies that were queued: their pages fail, their slots are free. A late look of the lost
+  // one at a slot harms nobody: what it reads goes into a frame that is destroyed.
   void writer_lost();
 
   // One round of everything above; never waits. `reached`: the newest fence. Appends what has ended.

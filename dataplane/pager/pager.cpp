@@ -139,9 +139,15 @@ void Pager::poll_device() {
 
   const Result<FenceId> reached = writer_.reached();
   if (!reached) {
-    if (!std::exchange(writer_lost_, true)) lose_writer();
+    const bool for_good = reached.error().code == Errc::closed;
+    stats_.condition = for_good ? DeviceCondition::quarantined : DeviceCondition::recovering;
+    if (!std::exchange(writer_lost_, true)) {
+      stats_.writer_losses.fetch_add(1, std::memory_order_relaxed);
+      lose_writer();
+    }
     return;
   }
+  if (std::exchange(writer_lost_, false)) stats_.condition = DeviceCondition::ready;
   if (*reached == reached_) return;
   reached_ = *reached;
   loads_touched_ = true;
@@ -181,6 +187,7 @@ void Pager::start_copies() {
     }
     waiting_copies_.pop_front();
   }
+  if (device_touched_) writer_.flush();
 }
 
 // Each load and each copy fails by itself, once nothing writes to its frame any more; the core then tries again once.

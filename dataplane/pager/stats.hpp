@@ -8,6 +8,12 @@
 
 namespace penstock {
 
+enum class DeviceCondition : std::uint8_t {
+  ready,
+  recovering,   // Its writer is lost; another one is on its way.
+  quarantined,  // Nothing can be loaded any more; what is resident stays.
+};
+
 struct PagerStats {
   using Figure = std::atomic<std::uint64_t>;
   Figure capacity_bytes{0}, budget_bytes{0}, used_bytes{0}, resident_bytes{0}, private_bytes{0},
@@ -22,6 +28,8 @@ struct PagerStats {
   Figure fault_latency_sum_ns{0};
   std::array<Figure, 4> pages{};  // of open tables, by Residency
   Figure sessions{0}, tables{0}, frames_ready{0};
+  std::atomic<DeviceCondition> condition{DeviceCondition::ready};
+  Figure writer_losses{0};
 };
 
 }  // namespace penstock

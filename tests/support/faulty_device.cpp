@@ -97,6 +97,17 @@ void FaultyDevice::lose_writer() {
   writer_.wake();
 }
 
+void FaultyDevice::replace_writer() {
+  {
+    const Guard guard(state_.mutex);
+    static_cast<void>(state_.lost());
+    state_.writer_lost = false;
+    state_.told = state_.newest;
+    for (auto& [id, frame] : state_.frames) frame.of_lost_writer = frame.attached;
+  }
+  writer_.wake();
+}
+
 std::uint64_t FaultyDevice::frames_alive() const {
   const Guard guard(state_.mutex);
   return state_.frames.size();
@@ -197,6 +208,7 @@ Result<FenceId> FaultyDevice::Writer::copy(FrameId frame, std::uint64_t offset,
   const std::uint64_t bytes = source.size() * dtype_bits(conversion.wanted) / dtype_bits(conversion.stored);
   CHECK(offset <= state_.frame_bytes && bytes <= state_.frame_bytes - offset);  // F3
   if (state_.writer_lost) return state_.lost();
+  if (entry.of_lost_writer) return Error{Errc::device, 0, "frame of a lost writer"};
   state_.newest = entry.last_fence = entry.last_write = TRY(device_.copy(frame, offset, source, conversion));
   ++state_.copies;
   return state_.newest;
@@ -208,6 +220,7 @@ Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {
   FrameState& origin = state_.alive(from);
   CHECK(target.attached && origin.attached && target.published != FrameAccess::shared_read_only);  // F3
   if (state_.writer_lost) return state_.lost();
+  if (target.of_lost_writer) return Error{Errc::device, 0, "frame of a lost writer"};
   state_.newest = target.last_fence = target.last_write = origin.last_fence =
       TRY(device_.copy_frame(to, from));
   ++state_.copies;

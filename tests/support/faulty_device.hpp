@@ -45,8 +45,10 @@ class FaultyDevice {
   // No fence is reached any more, until release_fences() or, if given, the `polls`-th call of reached().
   void hold_fences(std::optional<std::uint64_t> polls = std::nullopt);
   void release_fences();
-  // The writer process is gone, for good: whatever was in flight is undefined.
+  // The writer process is gone, until replace_writer(): whatever was in flight is undefined.
   void lose_writer();
+  // Another one has been started: what was attached before takes no more copies.
+  void replace_writer();
 
   std::uint64_t frames_alive() const;
   std::uint64_t creations_held() const;
@@ -58,6 +60,7 @@ class FaultyDevice {
     FenceId last_write{};
     std::optional<FrameAccess> published;
     bool attached = false;
+    bool of_lost_writer = false;
   };
 
   // What both halves know. Guarded by mutex.

@@ -205,6 +205,28 @@ TEST(PagerWriterLost, WhatWasBeingFilledIsDestroyedAndTriedOnceMore) {
   EXPECT_EQ(rig.counts().used_frames, 1u);
 }
 
+TEST(PagerWriterLost, NothingIsEvictedForADeviceThatMakesNoFrames) {
+  PagerRig rig(4);
+  rig.start({alice, bob}, 8);
+  rig.fault(alice, 0, 2);
+  rig.create();
+  for (std::uint32_t page : {0u, 1u}) {
+    rig.step(Loaded{.page = {weights, page}, .generation = Generation{1}, .ok = true});
+  }
+  rig.map();
+  rig.clear();
+  const Ticket ticket = rig.fault(bob, 4, 2);
+  for (std::uint32_t page : {4u, 5u}) {
+    rig.step(NotCreated{.page = {weights, page}, .reason = FailureKind::device_unhealthy});
+  }
+  EXPECT_TRUE(rig.offloaded(ticket));
+  EXPECT_EQ(rig.answer(ticket)->reason, FailureKind::device_unhealthy);
+  EXPECT_FALSE(rig.has<Revoke>());
+  // The next one is tried at once: there is room.
+  rig.fault(bob, 6, 1);
+  EXPECT_TRUE(rig.has<CreateFrame>());
+}
+
 TEST(PagerWriterLost, ADeviceThatFailsEveryLoadEndsTheFault) {
   PagerRig rig(8);
   rig.start({alice, bob}, 8);

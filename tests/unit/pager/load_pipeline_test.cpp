@@ -231,6 +231,28 @@ TEST(LoadPipeline, FailsWhatItWasFillingWhenTheWriterIsGone) {
   EXPECT_EQ(rig.pipeline->ring().free_slots(), 8u);
 }
 
+TEST(LoadPipeline, FailsAReadThatWasPartlyCopiedWhenTheWriterIsGone) {
+  LoadRig rig({.device = {.addressable = false, .copies_max = 2}});
+  // Eight small tensors share the slot of one read; the queue takes two copies.
+  std::vector<TensorEntry> tensors;
+  for (std::uint64_t at = 100; at < 8 * 500; at += 500) {
+    tensors.push_back({.name = std::to_string(at), .dtype = Dtype::u8, .shape = {500}, .extent = {at, 500}});
+  }
+  const CheckpointIndex index("safetensors", 4'100, 100, tensors, {});
+  rig.pipeline->open(table,
+                     std::make_shared<const TableSource>(TableSource{
+                         .layout = PageLayout::scattered(index, 4096, frame), .files = {rig.file(4'100)}}));
+  rig.checked.hold_fences();
+  rig.load(table, 0);
+  rig.settle();
+  EXPECT_EQ(rig.device.copies(), 2u);
+  rig.checked.lose_writer();
+  rig.pipeline->writer_lost();
+  rig.settle();
+  EXPECT_EQ(rig.take_loaded().size(), 1u);
+  EXPECT_EQ(rig.pipeline->ring().free_slots(), 8u);
+}
+
 TEST(LoadPipeline, LeavesHolesOfALayoutZero) {
   LoadRig rig;
   // Three tensors of odd sizes, each aligned to 4096 in the table; the file has no gaps.

@@ -215,6 +215,43 @@ TEST(PagerEviction, FailsWhoWaitsWhenTheWriterIsLost) {
   EXPECT_NE(failed.result, static_cast<std::uint8_t>(TicketResult::done));
   EXPECT_EQ(failed.reason, FailureKind::device_unhealthy);
   EXPECT_EQ(rig.checked.frames_alive(), 0u);
+  EXPECT_EQ(rig.stats.condition, DeviceCondition::recovering);
+  rig.pager->core().verify();
+}
+
+TEST(PagerEviction, GoesOnWithTheNextWriter) {
+  PagerRig rig({.device = {.addressable = false, .copies_max = 2}});
+  ScriptedPort* client = rig.start(3 * frame);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  ASSERT_TRUE(client->take<SentGrants>().completes.has_value());
+  client->say(PeerGranted{.batch = 1});
+  // Lost with copies queued, and with pages whose copies find the queue full.
+  rig.checked.hold_fences();
+  client->say(PeerFault{.request = 2, .table = 1, .first = 1, .count = 2});
+  rig.settle();
+  rig.checked.lose_writer();
+  rig.settle();
+  EXPECT_EQ(rig.stats.condition, DeviceCondition::recovering);
+  EXPECT_EQ(rig.stats.slots_busy, 0u);
+  rig.checked.release_fences();
+  rig.checked.replace_writer();
+  rig.settle();
+  const PeerCompletion failed = client->take<PeerCompletion>();
+  EXPECT_EQ(failed.reason, FailureKind::device_unhealthy);
+  EXPECT_EQ(rig.stats.condition, DeviceCondition::ready);
+  EXPECT_EQ(rig.checked.frames_alive(), 1u);
+  client->say(PeerFault{.request = 3, .table = 1, .first = 1, .count = 2});
+  rig.settle();
+  const SentGrants first = client->take<SentGrants>();
+  client->say(PeerGranted{.batch = first.batch});
+  rig.settle();
+  const SentGrants second = client->take<SentGrants>();
+  EXPECT_TRUE(second.completes.has_value());
+  EXPECT_EQ(rig.content(first.pages.at(0)), expected_bytes(frame, frame, 3 * frame));
+  EXPECT_EQ(rig.content(second.pages.at(0)), expected_bytes(2 * frame, frame, 3 * frame));
+  EXPECT_EQ(rig.checked.frames_alive(), 3u);
+  EXPECT_EQ(rig.stats.slots_busy, 0u);
   rig.pager->core().verify();
 }
 
