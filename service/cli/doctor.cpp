@@ -2,6 +2,7 @@
 // penstock doctor: what this machine offers to the service, and what to do about what is missing. With and without a
 // running service; what only the service knows is asked from it.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,18 +15,12 @@
 #include "dataplane/base/units.hpp"
 #include "dataplane/io/open_reader.hpp"
 #include "service/cli/commands.hpp"
+#include "service/cli/doctor.hpp"
 #include "service/cli/json_values.hpp"
 #include "service/cli/service_link.hpp"
 
 namespace penstock {
 namespace {
-
-struct Check {
-  std::string name;
-  const char* state = "ok";  // ok, degraded, missing
-  std::string detail;
-  std::string remedy;
-};
 
 Check check_kernel() {
   utsname names{};
@@ -166,10 +161,8 @@ int run_doctor(const Context& context) {
   checks.push_back(check_descriptors());
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());
-  checks.push_back({.name = "GPU drivers",
-                    .state = "missing",
-                    .detail = "CUDA and HIP devices are not built into this version",
-                    .remedy = "host memory serves as the device"});
+  Json drivers = Json::array(), gpus = Json::array();
+  for (Check& check : check_gpus(drivers, gpus)) checks.push_back(std::move(check));
   if (!context.json) return context.finish(context.print_text(as_text(checks, context.has_color())));
   Json list = Json::array();
   for (const Check& check : checks) {
@@ -178,6 +171,8 @@ int run_doctor(const Context& context) {
   }
   return context.finish(context.print_json({{"checks", std::move(list)},
                                             {"devices", std::move(devices)},
+                                            {"drivers", std::move(drivers)},
+                                            {"gpus", std::move(gpus)},
                                             {"probes", Json::array()},
                                             {"reader", std::move(reader)},
                                             {"cgroup", std::move(cgroup)}}));
