@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start-up, errors, devices. Signatures: dataplane/device/cuda/cuda_abi.h.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <string>
+
+#include "tests/fakes/cuda/entry.hpp"
+
+namespace penstock::fake {
+
+const FrontEnd front_end{.vendor = Vendor::cuda, .name = "cuda", .default_version = 12'040};
+
+namespace {
+
+struct ErrorText {
+  CudaResult code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorText error_texts[] = {
+    {cuda_success, "CUDA_SUCCESS", "no error"},
+    {cuda_error_invalid_value, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {cuda_error_out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {cuda_error_not_initialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {cuda_error_deinitialized, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {cuda_error_stub_library, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {cuda_error_device_unavailable, "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {cuda_error_no_device, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {cuda_error_invalid_device, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {cuda_error_invalid_image, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {cuda_error_invalid_context, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {cuda_error_no_binary_for_gpu, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
+    {cuda_error_not_found, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {cuda_error_not_ready, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {cuda_error_illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {cuda_error_launch_failed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {cuda_error_not_permitted, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {cuda_error_not_supported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {cuda_error_system_driver_mismatch, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
+    {cuda_error_unknown, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+CudaResult attribute_of(int attribute, int device, int* value) {
+  const bool vmm = !settings().no_vmm;
+  switch (attribute) {
+    case cuda_attribute_max_threads_per_block: *value = 1024; break;
+    case cuda_attribute_multiprocessor_count: *value = 8; break;
+    case cuda_attribute_integrated: *value = settings().integrated; break;
+    case cuda_attribute_compute_mode: *value = settings().compute_mode; break;
+    case cuda_attribute_pci_bus_id: *value = 0x81 + device; break;
+    case cuda_attribute_pci_device_id: *value = 0; break;
+    case cuda_attribute_pci_domain_id: *value = 0; break;
+    case cuda_attribute_async_engine_count: *value = 2; break;
+    case cuda_attribute_unified_addressing: *value = 1; break;
+    case cuda_attribute_compute_capability_major: *value = 8; break;
+    case cuda_attribute_compute_capability_minor: *value = 9; break;
+    case cuda_attribute_host_register_supported: *value = 1; break;
+    case cuda_attribute_virtual_memory_management_supported: *value = vmm; break;
+    case cuda_attribute_posix_file_descriptor_supported: *value = vmm; break;
+    default: return cuda_error_invalid_value;
+  }
+  return cuda_success;
+}
+
+}  // namespace
+
+FAKE_EXPORT CudaResult cuInit(unsigned flags) {
+  if (const CudaResult bad = enter("cuInit", Needs::nothing)) return bad;
+  return flags != 0 ? CudaResult{cuda_error_invalid_value} : driver().init();
+}
+
+FAKE_EXPORT CudaResult cuDriverGetVersion(int* version) {
+  if (const CudaResult bad = enter("cuDriverGetVersion", Needs::nothing)) return bad;
+  if (version == nullptr) return cuda_error_invalid_value;
+  *version = settings().version;
+  return cuda_success;
+}
+
+// Both answer while everything else is broken.
+FAKE_EXPORT CudaResult cuGetErrorName(CudaResult error, const char** name) {
+  const auto* found = std::find_if(std::begin(error_texts), std::end(error_texts),
+                                   [&](const ErrorText& each) { return each.code == error; });
+  *name = found == std::end(error_texts) ? nullptr : found->name;
+  return *name == nullptr ? cuda_error_invalid_value : cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuGetErrorString(CudaResult error, const char** text) {
+  const auto* found = std::find_if(std::begin(error_texts), std::end(error_texts),
+                                   [&](const ErrorText& each) { return each.code == error; });
+  *text = found == std::end(error_texts) ? nullptr : found->text;
+  return *text == nullptr ? cuda_error_invalid_value : cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetCount(int* count) {
+  if (const CudaResult bad = enter("cuDeviceGetCount", Needs::init)) return bad;
+  if (count == nullptr) return cuda_error_invalid_value;
+  *count = static_cast<int>(settings().visible.size());
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceGet(CudaDevice* device, int ordinal) {
+  if (const CudaResult bad = enter("cuDeviceGet", Needs::init)) return bad;
+  if (device == nullptr) return cuda_error_invalid_value;
+  if (Driver::device_of(ordinal) < 0) return cuda_error_invalid_device;
+  *device = ordinal;
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetName(char* name, int length, CudaDevice device) {
+  if (const CudaResult bad = enter("cuDeviceGetName", Needs::init)) return bad;
+  if (name == nullptr || length <= 0) return cuda_error_invalid_value;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  std::snprintf(name, static_cast<std::size_t>(length), "Fake CUDA GPU %d", Driver::device_of(device));
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetAttribute(int* value, int attribute, CudaDevice device) {
+  if (const CudaResult bad = enter("cuDeviceGetAttribute", Needs::init)) return bad;
+  if (value == nullptr) return cuda_error_invalid_value;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  return attribute_of(attribute, Driver::device_of(device), value);
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
+  if (const CudaResult bad = enter("cuDeviceGetUuid", Needs::init)) return bad;
+  if (uuid == nullptr) return cuda_error_invalid_value;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  const auto bytes = uuid_of(Driver::device_of(device));
+  std::copy(bytes.begin(), bytes.end(), uuid->bytes);
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetUuid(CudaUuid* uuid, CudaDevice device) {
+  return cuDeviceGetUuid_v2(uuid, device);
+}
+
+FAKE_EXPORT CudaResult cuDeviceGetPCIBusId(char* id, int length, CudaDevice device) {
+  if (const CudaResult bad = enter("cuDeviceGetPCIBusId", Needs::init)) return bad;
+  if (id == nullptr || length < 13) return cuda_error_invalid_value;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  std::snprintf(id, static_cast<std::size_t>(length), "%s",
+                pci_address_of(Driver::device_of(device)).c_str());
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuDeviceTotalMem_v2(std::size_t* bytes, CudaDevice device) {
+  if (const CudaResult bad = enter("cuDeviceTotalMem", Needs::init)) return bad;
+  if (bytes == nullptr) return cuda_error_invalid_value;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  *bytes = settings().device_bytes;
+  return cuda_success;
+}
+
+}  // namespace penstock::fake

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events, copies. Signatures: cuda_abi.h.
+#include "tests/fakes/cuda/entry.hpp"
+#include "tests/fakes/engine/work.hpp"
+
+namespace penstock::fake {
+namespace {
+
+Stream& stream_of(CudaStream stream, const char* call) { return driver().current().stream(stream, call); }
+Event& event_of(CudaEvent event, const char* call) { return driver().current().event(event, call); }
+
+}  // namespace
+
+FAKE_EXPORT CudaResult cuStreamCreate(CudaStream* stream, unsigned flags) {
+  if (const CudaResult bad = enter("cuStreamCreate", Needs::context)) return bad;
+  if (stream == nullptr || flags > cuda_stream_non_blocking) return cuda_error_invalid_value;
+  *stream = reinterpret_cast<CudaStream>(driver().current().make_stream(flags != cuda_stream_non_blocking));
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuStreamDestroy_v2(CudaStream stream) {
+  if (const CudaResult bad = enter("cuStreamDestroy", Needs::context)) return bad;
+  if (stream == nullptr) return cuda_error_invalid_value;
+  driver().current().destroy_stream(stream_of(stream, "cuStreamDestroy"));
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuStreamQuery(CudaStream stream) {
+  if (const CudaResult bad = enter("cuStreamQuery", Needs::context)) return bad;
+  return driver().current().query(stream_of(stream, "cuStreamQuery"));
+}
+
+FAKE_EXPORT CudaResult cuStreamSynchronize(CudaStream stream) {
+  if (const CudaResult bad = enter("cuStreamSynchronize", Needs::context)) return bad;
+  return driver().current().synchronize(stream_of(stream, "cuStreamSynchronize"));
+}
+
+FAKE_EXPORT CudaResult cuStreamWaitEvent(CudaStream stream, CudaEvent event, unsigned flags) {
+  if (const CudaResult bad = enter("cuStreamWaitEvent", Needs::context)) return bad;
+  if (flags != 0) return cuda_error_invalid_value;
+  return driver().current().wait_event(stream_of(stream, "cuStreamWaitEvent"),
+                                       event_of(event, "cuStreamWaitEvent"));
+}
+
+FAKE_EXPORT CudaResult cuStreamIsCapturing(CudaStream stream, int* status) {
+  if (const CudaResult bad = enter("cuStreamIsCapturing", Needs::context)) return bad;
+  if (status == nullptr) return cuda_error_invalid_value;
+  *status = static_cast<int>(driver().current().capture_of(stream_of(stream, "cuStreamIsCapturing")));
+  return cuda_success;
+}
+
+// Mode 0 is the global one: unsafe calls of any thread invalidate the capture.
+FAKE_EXPORT CudaResult cuStreamBeginCapture_v2(CudaStream stream, int mode) {
+  if (const CudaResult bad = enter("cuStreamBeginCapture", Needs::context)) return bad;
+  return driver().current().begin_capture(stream_of(stream, "cuStreamBeginCapture"), mode == 0);
+}
+
+FAKE_EXPORT CudaResult cuStreamEndCapture(CudaStream stream, void** graph) {
+  if (const CudaResult bad = enter("cuStreamEndCapture", Needs::context)) return bad;
+  if (graph == nullptr) return cuda_error_invalid_value;
+  *graph = nullptr;
+  return driver().current().end_capture(stream_of(stream, "cuStreamEndCapture"));
+}
+
+FAKE_EXPORT CudaResult cuEventCreate(CudaEvent* event, unsigned /*flags*/) {
+  if (const CudaResult bad = enter("cuEventCreate", Needs::context)) return bad;
+  if (event == nullptr) return cuda_error_invalid_value;
+  *event = reinterpret_cast<CudaEvent>(driver().current().make_event());
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuEventDestroy_v2(CudaEvent event) {
+  if (const CudaResult bad = enter("cuEventDestroy", Needs::context)) return bad;
+  driver().current().destroy_event(event_of(event, "cuEventDestroy"));
+  return cuda_success;
+}
+
+FAKE_EXPORT CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
+  if (const CudaResult bad = enter("cuEventRecord", Needs::context)) return bad;
+  return driver().current().record(event_of(event, "cuEventRecord"), stream_of(stream, "cuEventRecord"));
+}
+
+FAKE_EXPORT CudaResult cuEventQuery(CudaEvent event) {
+  if (const CudaResult bad = enter("cuEventQuery", Needs::context)) return bad;
+  return driver().current().query(event_of(event, "cuEventQuery"));
+}
+
+FAKE_EXPORT CudaResult cuEventSynchronize(CudaEvent event) {
+  if (const CudaResult bad = enter("cuEventSynchronize", Needs::context)) return bad;
+  return driver().current().synchronize(event_of(event, "cuEventSynchronize"));
+}
+
+FAKE_EXPORT CudaResult cuMemcpyHtoDAsync_v2(CudaAddress to, const void* from, std::size_t size,
+                                            CudaStream stream) {
+  if (const CudaResult bad = enter("cuMemcpyHtoDAsync", Needs::context)) return bad;
+  return copy_in(driver().current(), to, from, size, stream_of(stream, "cuMemcpyHtoDAsync"));
+}
+
+FAKE_EXPORT CudaResult cuMemcpyDtoHAsync_v2(void* to, CudaAddress from, std::size_t size, CudaStream stream) {
+  if (const CudaResult bad = enter("cuMemcpyDtoHAsync", Needs::context)) return bad;
+  return copy_out(driver().current(), to, from, size, stream_of(stream, "cuMemcpyDtoHAsync"));
+}
+
+FAKE_EXPORT CudaResult cuMemcpyDtoDAsync_v2(CudaAddress to, CudaAddress from, std::size_t size,
+                                            CudaStream stream) {
+  if (const CudaResult bad = enter("cuMemcpyDtoDAsync", Needs::context)) return bad;
+  return copy_within(driver().current(), to, from, size, stream_of(stream, "cuMemcpyDtoDAsync"));
+}
+
+FAKE_EXPORT CudaResult cuMemsetD8Async(CudaAddress to, unsigned char value, std::size_t count,
+                                       CudaStream stream) {
+  if (const CudaResult bad = enter("cuMemsetD8Async", Needs::context)) return bad;
+  return fill(driver().current(), to, value, 1, count, stream_of(stream, "cuMemsetD8Async"));
+}
+
+FAKE_EXPORT CudaResult cuMemsetD32Async(CudaAddress to, unsigned value, std::size_t count,
+                                        CudaStream stream) {
+  if (const CudaResult bad = enter("cuMemsetD32Async", Needs::context)) return bad;
+  return fill(driver().current(), to, value, 4, count, stream_of(stream, "cuMemsetD32Async"));
+}
+
+}  // namespace penstock::fake
