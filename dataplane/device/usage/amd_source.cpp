@@ -11,27 +11,9 @@
 #include "dataplane/device/usage/kernel_text.hpp"
 
 namespace penstock {
+namespace {
 
-AmdSource::AmdSource(std::string sys, std::string proc) : sys_(std::move(sys)), proc_(std::move(proc)) {}
-
-Result<std::vector<DeviceUsage>> AmdSource::read() {
-  std::error_code error;
-  std::vector<DeviceUsage> devices;
-  const std::string driver = sys_ + "/bus/pci/drivers/amdgpu";
-  std::filesystem::directory_iterator at(driver, error);
-  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (const auto pci = parse_pci_address(name)) devices.push_back(read_device(driver + "/" + name, *pci));
-  }
-  if (devices.empty()) return Error{Errc::not_found, error.value(), "amdgpu"};
-  std::ranges::sort(devices, {}, [](const DeviceUsage& device) {
-    return std::tuple(device.pci.domain, device.pci.bus, device.pci.device, device.pci.function);
-  });
-  read_amd_processes(sys_, proc_, devices);
-  return devices;
-}
-
-DeviceUsage AmdSource::read_device(const std::string& folder, const PciAddress& pci) const {
+DeviceUsage read_device(const std::string& folder, const PciAddress& pci) {
   DeviceUsage usage;
   usage.vendor = GpuVendor::hip;
   usage.pci = pci;
@@ -47,6 +29,56 @@ DeviceUsage AmdSource::read_device(const std::string& folder, const PciAddress& 
   usage.total_bytes = *total;
   usage.used_bytes = std::min(*used, *total);
   return usage;
+}
+
+bool is_unreadable(const DeviceUsage& device) { return device.health != UsageHealth::readable; }
+
+}  // namespace
+
+AmdSource::AmdSource(std::string sys, std::string proc, std::string library)
+    : sys_(std::move(sys)), proc_(std::move(proc)), library_(std::move(library)) {}
+
+Result<std::vector<DeviceUsage>> AmdSource::read() {
+  std::vector<DeviceUsage> devices = read_files();
+  if (devices.empty() || std::ranges::any_of(devices, is_unreadable)) ask_library(devices);
+  if (devices.empty()) return Error{Errc::not_found, 0, "amdgpu"};
+  std::ranges::sort(devices, {}, [](const DeviceUsage& device) {
+    return std::tuple(device.pci.domain, device.pci.bus, device.pci.device, device.pci.function);
+  });
+  read_amd_processes(sys_, proc_, devices);
+  return devices;
+}
+
+std::vector<DeviceUsage> AmdSource::read_files() const {
+  std::error_code error;
+  std::vector<DeviceUsage> devices;
+  const std::string driver = sys_ + "/bus/pci/drivers/amdgpu";
+  std::filesystem::directory_iterator at(driver, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (const auto pci = parse_pci_address(name)) devices.push_back(read_device(driver + "/" + name, *pci));
+  }
+  return devices;
+}
+
+void AmdSource::ask_library(std::vector<DeviceUsage>& devices) {
+  if (!smi_) {
+    auto opened = AmdSmi::open(library_.c_str());
+    if (!opened) return;
+    smi_.emplace(std::move(*opened));
+  }
+  auto told = smi_->read();
+  if (!told) {
+    // It is opened anew next time: the driver may have been replaced.
+    smi_.reset();
+    return;
+  }
+  if (devices.empty()) devices = std::move(*told);
+  for (DeviceUsage& device : devices) {
+    if (!is_unreadable(device)) continue;
+    const auto same = std::ranges::find(*told, device.pci, &DeviceUsage::pci);
+    if (same != told->end() && !is_unreadable(*same)) device = *same;
+  }
 }
 
 }  // namespace penstock

@@ -42,7 +42,7 @@ class AmdSourceTest : public testing::Test {
     std::filesystem::create_symlink(target, tree_.path() + "/" + process + "/fd/" + std::to_string(fd));
   }
   std::vector<DeviceUsage> read() {
-    return AmdSource(tree_.path() + "/sys", tree_.path() + "/proc").read().value();
+    return AmdSource(tree_.path() + "/sys", tree_.path() + "/proc", "libamd_smi.so.of-nobody").read().value();
   }
 
   const LiteralTree tree_;
@@ -95,7 +95,8 @@ TEST_F(AmdSourceTest, ADeviceThatDoesNotAnswerIsUnreadableAndTheOthersAreNot) {
 
 TEST_F(AmdSourceTest, WithoutTheDriverItIsAbsent) {
   const LiteralTree empty;
-  EXPECT_EQ(AmdSource(empty.path(), empty.path()).read().error().code, Errc::not_found);
+  EXPECT_EQ(AmdSource(empty.path(), empty.path(), "libamd_smi.so.of-nobody").read().error().code,
+            Errc::not_found);
 }
 
 TEST(AmdFdinfo, SubtractsWhatIsSharedAndPrefersTheNewerName) {
