@@ -14,21 +14,12 @@
 namespace penstock::test {
 
 Node::Node(const NodeOptions& options) : frame_bytes(options.frame_bytes) {
-  Result<HostDevice> opened = HostDevice::open({.frame_bytes = options.frame_bytes,
-                                                .capacity_bytes = options.frames * options.frame_bytes,
-                                                .ready_pool_frames = 4,
-                                                .pages = HostPages::small},
-                                               headroom);
-  CHECK(opened);
-  struct Both {
-    HostDevice host;
-    FaultyDevice faulty;
-    Both(HostDevice opened, bool addressable)
-        : host(std::move(opened)), faulty(host.owner(), host.writer(), {.addressable = addressable}) {}
-  };
-  const auto both = std::make_shared<Both>(*std::move(opened), options.addressable);
-  device = std::shared_ptr<HostDevice>(both, &both->host);
-  faulty = std::shared_ptr<FaultyDevice>(both, &both->faulty);
+  const HostFrameOptions frames{.frame_bytes = options.frame_bytes,
+                                .capacity_bytes = options.frames * options.frame_bytes,
+                                .ready_pool_frames = 4,
+                                .pages = HostPages::small};
+  const SharedDevice shared =
+      options.make_device ? options.make_device(frames, headroom) : host_device(frames, options.addressable);
   DataplaneThreadOptions thread_options;
   thread_options.ring = {.slot_bytes = 64 * 1024, .slots = 32, .reserved_huge_pages = false};
   thread_options.reader.io = options.io;
@@ -37,11 +28,25 @@ Node::Node(const NodeOptions& options) : frame_bytes(options.frame_bytes) {
   thread_options.pager.revoke_deadline = options.revoke_deadline;
   thread_options.pager.stop_deadline = options.stop_deadline;
   auto started =
-      DataplaneThread::start({.owner = std::shared_ptr<FrameOwner>(faulty, &faulty->owner()),
-                              .writer = std::shared_ptr<FrameWriter>(faulty, &faulty->writer())},
-                             std::make_unique<SimpleEviction>(), thread_options, options.make_reader);
+      DataplaneThread::start(shared, std::make_unique<SimpleEviction>(), thread_options, options.make_reader);
   CHECK(started);
   thread = *std::move(started);
+}
+
+SharedDevice Node::host_device(const HostFrameOptions& frames, bool addressable) {
+  struct Both {
+    HostDevice host;
+    FaultyDevice faulty;
+    Both(HostDevice opened, bool reachable)
+        : host(std::move(opened)), faulty(host.owner(), host.writer(), {.addressable = reachable}) {}
+  };
+  Result<HostDevice> opened = HostDevice::open(frames, headroom);
+  CHECK(opened);
+  const auto both = std::make_shared<Both>(*std::move(opened), addressable);
+  device = std::shared_ptr<HostDevice>(both, &both->host);
+  faulty = std::shared_ptr<FaultyDevice>(both, &both->faulty);
+  return {.owner = std::shared_ptr<FrameOwner>(faulty, &faulty->owner()),
+          .writer = std::shared_ptr<FrameWriter>(faulty, &faulty->writer())};
 }
 
 std::vector<std::byte> Node::make_file(const std::string& name, std::uint64_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct NodeOptions {
   std::uint64_t bandwidth_bytes_per_second = 0;
   DataplaneThread::ReaderMaker make_reader{};
   bool addressable = true;  // False: everything goes through slots and copies, as on a GPU.
+  // Another device than the host's own; then Node::device is empty.
+  std::function<SharedDevice(const HostFrameOptions&, HeadroomSource&)> make_device{};
 };
 
 class Node {
@@ -67,13 +70,14 @@ class Node {
   TemporaryFolder folder{"."};
   FixedHeadroom headroom;
   std::uint64_t frame_bytes;
-  std::shared_ptr<HostDevice> device;
-  std::shared_ptr<FaultyDevice> faulty;  // Over `device`; what the pager sees.
+  std::shared_ptr<HostDevice> device;    // Empty when another one was made.
+  std::shared_ptr<FaultyDevice> faulty;  // Over `device`; what the pager sees then.
   std::map<std::uint32_t, std::shared_ptr<PageWords>> words;
   std::map<std::uint32_t, std::shared_ptr<PinWords>> pins;  // Of the newest attach of the table.
   std::unique_ptr<DataplaneThread> thread;
 
  private:
+  SharedDevice host_device(const HostFrameOptions& frames, bool addressable);
   PagerNews next_news();
 
   std::uint64_t last_request_ = 0;

@@ -242,10 +242,12 @@ TEST(LoadPipeline, FailsAReadThatWasPartlyCopiedWhenTheWriterIsGone) {
   rig.pipeline->open(table,
                      std::make_shared<const TableSource>(TableSource{
                          .layout = PageLayout::scattered(index, 4096, frame), .files = {rig.file(4'100)}}));
-  rig.checked.hold_fences();
+  rig.device.hold_fences();
   rig.load(table, 0);
   rig.settle();
   EXPECT_EQ(rig.device.copies(), 2u);
+  rig.checked.hold_fences();
+  rig.device.release_fences();
   rig.checked.lose_writer();
   rig.pipeline->writer_lost();
   rig.settle();

@@ -220,13 +220,13 @@ TEST(PagerEviction, FailsWhoWaitsWhenTheWriterIsLost) {
 }
 
 TEST(PagerEviction, GoesOnWithTheNextWriter) {
-  PagerRig rig({.device = {.addressable = false, .copies_max = 2}});
+  PagerRig rig({.device = {.addressable = false}});
   ScriptedPort* client = rig.start(3 * frame);
   client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
   rig.settle();
   ASSERT_TRUE(client->take<SentGrants>().completes.has_value());
   client->say(PeerGranted{.batch = 1});
-  // Lost with copies queued, and with pages whose copies find the queue full.
+  // Lost with copies queued.
   rig.checked.hold_fences();
   client->say(PeerFault{.request = 2, .table = 1, .first = 1, .count = 2});
   rig.settle();
