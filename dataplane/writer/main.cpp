@@ -3,9 +3,8 @@
 // descriptor 3. Nobody else runs it. Ends with the service.
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <memory>
-#include <string_view>
+#include <string>
 
 #include <linux/close_range.h>
 #include <sys/prctl.h>
@@ -14,6 +13,8 @@
 #include <unistd.h>
 
 #include "dataplane/base/resource_limits.hpp"
+#include "dataplane/device/gpu/gpu_identity.hpp"
+#include "dataplane/writer/gpu_filler.hpp"
 #include "dataplane/writer/host_filler.hpp"
 #include "dataplane/writer/writer_loop.hpp"
 
@@ -37,25 +38,32 @@ bool is_our_socket() {
          type == SOCK_SEQPACKET;
 }
 
-std::unique_ptr<HostedFiller> make_filler(std::string_view kind) {
+Outcome<std::unique_ptr<HostedFiller>> make_filler(const std::string& kind, const std::string& id) {
   if (kind == "host") return std::make_unique<HostFiller>();
-  return nullptr;
+  for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
+    if (kind != gpu_vendor_name(vendor)) continue;
+    auto filler = GpuFiller::open(vendor, id);
+    if (!filler) return tl::unexpected(std::move(filler.error()));
+    return *std::move(filler);
+  }
+  return fail(FailureKind::invalid_argument, "no device of kind " + kind);
 }
 
-int serve(std::string_view kind) {
+int serve(const std::string& kind, const std::string& id) {
   follow_the_service();
   (void)raise_open_files_limit();
-  const std::unique_ptr<HostedFiller> filler = make_filler(kind);
+  WriterChannel channel{UniqueFd(writer_socket_number)};
+  auto filler = make_filler(kind, id);
   if (!filler) {
-    std::fprintf(stderr, "penstock-writer: no device of kind %.*s\n", static_cast<int>(kind.size()),
-                 kind.data());
-    return exit_usage;
+    std::fprintf(stderr, "penstock-writer: %s\n", filler.error().message.c_str());
+    return filler.error().kind == FailureKind::invalid_argument ? exit_usage : exit_failed;
   }
-  WriterLoop loop(WriterChannel(UniqueFd(writer_socket_number)), *filler);
+  WriterLoop loop(std::move(channel), **filler);
   const Result<> ended = loop.run();
   if (ended) return exit_done;
   std::fprintf(stderr, "penstock-writer: %s failed with %d\n", ended.error().operation, ended.error().native);
-  return exit_failed;
+  // Not through the filler's destructor, which waits for a device that no longer answers.
+  ::_exit(exit_failed);
 }
 
 }  // namespace
@@ -66,5 +74,5 @@ int main(int count, char** words) {
     std::fprintf(stderr, "penstock-writer is started by penstockd, not by hand\n");
     return penstock::exit_usage;
   }
-  return penstock::serve(words[1]);
+  return penstock::serve(words[1], count > 2 ? words[2] : "");
 }

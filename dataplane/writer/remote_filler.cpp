@@ -230,7 +230,7 @@ Result<> RemoteFiller::take(const WriterAnswer& answer) {
   switch (answer.kind) {
     case WriterAnswerKind::ready:
       if (state_ != WriterState::starting || answer.version != writer_protocol_version) return wrong;
-      stats_.free_bytes = answer.value;
+      take_free_bytes(answer.value);
       set_state(WriterState::ready);
       return {};
     case WriterAnswerKind::reached:
@@ -249,11 +249,17 @@ Result<> RemoteFiller::take(const WriterAnswer& answer) {
     case WriterAnswerKind::pong:
       if (!ping_open_) return wrong;
       ping_open_ = false;
-      stats_.free_bytes = answer.value;
+      take_free_bytes(answer.value);
       return {};
     case WriterAnswerKind::failed: lose(WriterLoss::failed, answer.native); return {};
   }
   return wrong;
+}
+
+void RemoteFiller::take_free_bytes(std::uint64_t bytes) {
+  if (bytes == 0) return;  // It does not know.
+  stats_.free_bytes = bytes;
+  if (options_.on_free_bytes) options_.on_free_bytes(bytes);
 }
 
 std::optional<Error> RemoteFiller::take_map_failure(FenceId fence) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +35,8 @@ struct RemoteFillerOptions {
   std::uint32_t start_ticks = 60;  // Until ready.
   RestartPolicyOptions restarts;
   std::size_t queue_depth = 256;  // Fences not reached, above which copies are refused as busy.
+  // Told what the writer sees of the device's free memory, about once a tick. Dataplane thread.
+  std::function<void(std::uint64_t free_bytes)> on_free_bytes{};
 };
 
 class RemoteFiller final : public FrameFiller {
@@ -91,6 +94,7 @@ class RemoteFiller final : public FrameFiller {
   void look_at_process();
   void start();
   void set_state(WriterState state);
+  void take_free_bytes(std::uint64_t bytes);
 
   const WriterProgram program_;
   const RemoteFillerOptions options_;
