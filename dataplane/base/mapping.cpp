@@ -172,4 +172,10 @@ std::span<std::byte> Mapping::release() {
   return range;
 }
 
+Result<> make_inaccessible(void* at, std::uint64_t bytes) {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (::mmap(at, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED) return mapping_error("mmap");
+  return {};
+}
+
 }  // namespace penstock

@@ -76,4 +76,8 @@ class Mapping {
   std::uint64_t size_ = 0;
 };
 
+// Makes addresses inaccessible that somebody else reserved and left open, atomically and without giving them up.
+// REQUIRES: page boundaries; the range is the caller's to use.
+Result<> make_inaccessible(void* at, std::uint64_t bytes);
+
 }  // namespace penstock

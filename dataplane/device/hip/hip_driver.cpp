@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include "dataplane/base/mapping.hpp"
+
 namespace penstock {
 namespace {
 
@@ -87,7 +89,10 @@ DriverCode HipDriver::set_access(DeviceAddress at, std::uint64_t bytes, MappedRi
 
 DriverCode HipDriver::unmap(DeviceAddress at, std::uint64_t bytes) {
   if (const DriverCode selected = select(); !selected.ok()) return selected;
-  return {table_->mem_unmap(native(at), bytes), "hipMemUnmap"};
+  const DriverCode code{table_->mem_unmap(native(at), bytes), "hipMemUnmap"};
+  // Refused, it costs the discovery of stray accesses, and nothing else.
+  if (code.ok() && quirks_.unmap_leaves_access) static_cast<void>(make_inaccessible(native(at), bytes));
+  return code;
 }
 
 DriverCode HipDriver::free_range(DeviceAddress at, std::uint64_t bytes) {

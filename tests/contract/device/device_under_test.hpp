@@ -31,6 +31,8 @@ class DeviceUnderTest {
 
   // The same bytes where this device's writer may copy from; valid until about 16 MiB more have been staged.
   virtual std::span<const std::byte> stage(std::span<const std::byte> bytes) { return bytes; }
+  // False where read-only is what a client asks for when it maps, and its descriptor carries all rights: GPUs.
+  virtual bool seals_what_is_shared() const { return true; }
   // As a client that got the descriptor: maps the frame, copies it out, unmaps. Empty when it could not be mapped.
   virtual std::vector<std::byte> read_as_client(int frame_fd) = 0;
   // As a client: maps the frame writable and fills it. False when that was refused.
