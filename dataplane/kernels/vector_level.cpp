@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/kernels/vector_level.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "dataplane/base/check.hpp"
 #include "dataplane/kernels/convert_loops.hpp"
 #include "dataplane/kernels/loops_at.hpp"
@@ -13,11 +17,19 @@ struct Levels {
   std::size_t count = 1;
 };
 
+#if defined(__x86_64__)
+// clang 14's __builtin_cpu_supports does not know this one.
+bool has_f16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 Levels find_levels() {
   Levels levels;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (avx2_loops() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+  if (avx2_loops() != nullptr && __builtin_cpu_supports("avx2") && has_f16c())
     levels.there[levels.count++] = VectorLevel::avx2;
   if (avx512_loops() != nullptr && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
