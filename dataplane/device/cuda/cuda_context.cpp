@@ -18,7 +18,9 @@ class CudaDriverContext final : public DriverContext {
  public:
   CudaDriverContext(std::shared_ptr<const CudaTable> table, CudaDevice device, CudaContext context)
       : table_(std::move(table)), device_(device), context_(context) {}
-  ~CudaDriverContext() override { table_->primary_context_release(device_); }
+  ~CudaDriverContext() override {
+    static_cast<void>(insist([&] { return DriverCode{table_->primary_context_release(device_), ""}; }));
+  }
 
   DriverCode enter() override { return {table_->context_set_current(context_), "cuCtxSetCurrent"}; }
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {

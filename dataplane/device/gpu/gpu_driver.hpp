@@ -80,6 +80,13 @@ class DriverContext {
   DriverContext() = default;
 };
 
+// For what must be given back: once more when the driver refuses.
+template <class Call>
+DriverCode insist(const Call& call) {
+  const DriverCode first = call();
+  return first.ok() ? first : call();
+}
+
 class GpuDriver {
  public:
   virtual ~GpuDriver() = default;

@@ -55,13 +55,12 @@ DriverCode GpuFrameWriter::map_frame(int fd, MappedFrame& frame, bool& undone) {
     if (code.ok()) {
       const MappedRights rights = frame.use == Use::fill ? MappedRights::read_write : MappedRights::read;
       code = driver_->set_access(range, frame.bytes, rights);
-      if (!code.ok()) undone = driver_->unmap(range, frame.bytes).ok();
+      if (!code.ok()) undone = insist([&] { return driver_->unmap(range, frame.bytes); }).ok();
     }
     // A mapping keeps the memory; an imported handle is one reference more.
-    DriverCode released = driver_->release(handle);
-    if (!released.ok()) released = driver_->release(handle);
+    const DriverCode released = insist([&] { return driver_->release(handle); });
     if (code.ok() && !released.ok()) {
-      undone = driver_->unmap(range, frame.bytes).ok();
+      undone = insist([&] { return driver_->unmap(range, frame.bytes); }).ok();
       code = released;
     }
     undone = undone && released.ok();
@@ -70,7 +69,7 @@ DriverCode GpuFrameWriter::map_frame(int fd, MappedFrame& frame, bool& undone) {
     frame.at = range;
     return code;
   }
-  undone = undone && driver_->free_range(range, frame.bytes).ok();
+  undone = undone && insist([&] { return driver_->free_range(range, frame.bytes); }).ok();
   return code;
 }
 
@@ -97,14 +96,9 @@ Result<FenceId> GpuFrameWriter::unmap(FrameId frame) {
   return fence_now();
 }
 
-// Once more on failure, since giving up costs the whole writer.
 DriverCode GpuFrameWriter::unmap_frame(const MappedFrame& frame) {
-  DriverCode code = driver_->unmap(frame.at, frame.bytes);
-  if (!code.ok()) code = driver_->unmap(frame.at, frame.bytes);
-  if (!code.ok()) return code;
-  code = driver_->free_range(frame.at, frame.bytes);
-  if (!code.ok()) code = driver_->free_range(frame.at, frame.bytes);
-  return code;
+  const DriverCode code = insist([&] { return driver_->unmap(frame.at, frame.bytes); });
+  return code.ok() ? insist([&] { return driver_->free_range(frame.at, frame.bytes); }) : code;
 }
 
 Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,

@@ -20,13 +20,15 @@ bool is_missing(const GpuIdentity& gpu) {
   return std::ranges::all_of(gpu.uuid, [&gpu](std::uint8_t byte) { return byte == gpu.uuid.front(); });
 }
 
+// Of the GPU alone, so that a process that sees fewer of them names it alike.
 std::string digits_of_uuid(const GpuIdentity& gpu) {
   std::string text = uuid_text(gpu);
-  std::erase(text, '-');
-  // A serial number differs in its last digits.
-  text = is_text(gpu) ? text.substr(text.size() - 8) : text.substr(0, 8);
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+  if (!is_text(gpu)) return text.substr(0, 8);
+  // Neither half of a serial number has to differ from that of the next GPU.
+  std::uint32_t high = 0, low = 0;
+  std::from_chars(text.data(), text.data() + 8, high, 16);
+  std::from_chars(text.data() + 8, text.data() + 16, low, 16);
+  return fmt::format("{:08x}", high ^ low);
 }
 
 // FNV-1a: stable over builds and machines, unlike std::hash.

@@ -34,8 +34,8 @@ struct GpuIdentity {
 
 // 32 hex digits in the usual groups; HIP's UUIDs that are text as that text.
 std::string uuid_text(const GpuIdentity& gpu);
-// Gives each GPU its id: eight hex digits of its UUID, whatever the order of the list. A GPU without a UUID, or whose
-// digits another one has, gets a mix of both names instead, so that ids differ and stay.
+// Gives each GPU its id: eight hex digits of its own UUID, whatever else is in the list. A GPU without a UUID, or whose
+// digits another one has, gets a mix of UUID and address instead, so that ids differ and stay.
 void name_gpus(std::span<GpuIdentity> gpus);
 
 }  // namespace penstock

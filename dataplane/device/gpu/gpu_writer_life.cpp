@@ -47,7 +47,7 @@ Result<> GpuFrameWriter::prepare() {
 }
 
 GpuFrameWriter::~GpuFrameWriter() {
-  static_cast<void>(context_->enter());
+  static_cast<void>(insist([&] { return context_->enter(); }));
   // In a lost context the answers are all the same error, and nothing runs.
   for (const StreamHandle stream : streams_) static_cast<void>(context_->synchronize(stream));
   {
@@ -65,9 +65,14 @@ void GpuFrameWriter::clean_up() {
     if (!frame.failed) static_cast<void>(unmap_frame(frame));
   }
   staging_.reset();
-  for (const EventHandle event : events_made_) static_cast<void>(context_->destroy_event(event));
-  for (const StreamHandle stream : streams_) static_cast<void>(context_->destroy_stream(stream));
-  if (registered_ != nullptr) static_cast<void>(context_->unregister_host(registered_));
+  for (const EventHandle event : events_made_) {
+    static_cast<void>(insist([&] { return context_->destroy_event(event); }));
+  }
+  for (const StreamHandle stream : streams_) {
+    static_cast<void>(insist([&] { return context_->destroy_stream(stream); }));
+  }
+  if (registered_ != nullptr)
+    static_cast<void>(insist([&] { return context_->unregister_host(registered_); }));
 }
 
 Result<> GpuFrameWriter::use_staging(std::span<std::byte> memory, int) {

@@ -20,7 +20,8 @@ struct SelfTestStep {
 
 struct SelfTestReport {
   bool passed = false;
-  bool was_zero = false;  // The driver gave a frame that was zero. For the figures; nobody relies on it.
+  bool lacked_memory = false;  // It did not come to its end because the GPU is full, and says nothing else.
+  bool was_zero = false;       // The driver gave a frame that was zero. For the figures; nobody relies on it.
   bool returns_only_with_range = false;  // Its bytes came back when the address range was freed, not before.
   std::vector<SelfTestStep> steps;       // In order; the last one is the one that failed, if any did.
   DeviceMemoryFigures memory;            // At the start.

@@ -14,7 +14,9 @@ DriverCode Staging::make(DriverContext& context, std::uint64_t chunk_bytes, std:
   return code;
 }
 
-Staging::~Staging() { static_cast<void>(context_.free_host(memory_)); }
+Staging::~Staging() {
+  static_cast<void>(insist([&] { return context_.free_host(memory_); }));
+}
 
 std::span<std::byte> Staging::take() {
   CHECK(taken_ < chunks_);

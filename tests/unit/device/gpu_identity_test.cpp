@@ -36,10 +36,10 @@ TEST(GpuIdentity, IsNamedByItsUuid) {
 }
 
 TEST(GpuIdentity, DoesNotChangeWithTheOrder) {
-  std::vector<GpuIdentity> gpus{serial("0000000000abcdef", 1), serial("0000000012345678", 2),
+  std::vector<GpuIdentity> gpus{serial("0000001000abcdef", 1), serial("0000000012345678", 2),
                                 serial("0000000012345678", 3)};
   name_gpus(gpus);
-  EXPECT_EQ(gpus[0].id, "hip-00abcdef");
+  EXPECT_EQ(gpus[0].id, "hip-00abcdff");
   EXPECT_NE(gpus[1].id, gpus[2].id);
   const std::vector<std::string> before{gpus[2].id, gpus[1].id, gpus[0].id};
   std::ranges::reverse(gpus);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a vendor's driver may be found in. Each case in a child, since a driver is never unloaded and reads its environment
+// once; nothing of a driver is loaded in this process.
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "dataplane/base/units.hpp"
+#include "dataplane/device/gpu/self_test.hpp"
+#include "dataplane/device/gpu/vendor.hpp"
+#include "tests/support/fake_gpu.hpp"
+#include "tests/support/in_child.hpp"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// "hip-7.1" or "cuda", in a child with these variables.
+std::string with_fake(const std::string& name, const Environment& environment,
+                      const std::function<std::string(FakeGpu&)>& body) {
+  return test::in_child([&] {
+    for (const auto& [key, value] : environment) ::setenv(key.c_str(), value.c_str(), 1);
+    return body(name == "cuda" ? FakeGpu::cuda() : FakeGpu::hip(name.substr(4)));
+  });
+}
+
+std::string state(const std::string& name, const Environment& environment) {
+  return with_fake(name, environment, [](const FakeGpu& fake) {
+    const VendorReport report = fake.open().report;
+    return fmt::format("{}: {}", vendor_state_name(report.state), report.detail);
+  });
+}
+
+TEST(GpuStates, WithoutALibraryAVendorIsAbsent) {
+  for (const auto& [vendor, library] :
+       {std::pair{GpuVendor::cuda, "libcuda.so.1"}, {GpuVendor::hip, "libamdhip64.so.7"}}) {
+    const std::string found = test::in_child([vendor = vendor, library = library]() -> std::string {
+      if (::dlopen(library, RTLD_NOW) != nullptr) return "installed";
+      return std::string(vendor_state_name(open_vendor(vendor, DriverLoading::load).report.state));
+    });
+    if (found == "installed") GTEST_SKIP() << "requires a machine without " << library;
+    EXPECT_EQ(found, "absent");
+  }
+}
+
+TEST(GpuStates, TheToolkitsStubIsNoDevice) {
+  EXPECT_EQ(state("cuda", {{"PENSTOCK_FAKE_STUB", "1"}}),
+            "without_device: only the toolkit's stub library is installed, not a driver");
+}
+
+TEST(GpuStates, ADriverWithoutAGpuIsWithoutDevice) {
+  for (const char* name : {"cuda", "hip-6.2", "hip-7.1"}) {
+    EXPECT_TRUE(state(name, {{"PENSTOCK_FAKE_DEVICES", "0"}}).starts_with("without_device: ")) << name;
+  }
+}
+
+TEST(GpuStates, ATooOldDriverIsBroken) {
+  EXPECT_EQ(state("cuda", {{"PENSTOCK_FAKE_CUDA_VERSION", "10010"}}),
+            "broken: the driver lacks cuMemGetAllocationGranularity");
+  const std::string old = state("hip-5.2", {});
+  EXPECT_TRUE(old.starts_with("broken: before ROCm 6.0")) << old;
+}
+
+TEST(GpuStates, ADriverAtOddsWithTheKernelsIsBrokenAndSaysWhatToDo) {
+  const std::string found =
+      with_fake("cuda", {{"PENSTOCK_FAKE_FAULTS", "cuInit:803"}}, [](const FakeGpu& fake) {
+        const VendorReport report = fake.open().report;
+        return fmt::format("{}: {}: {}", vendor_state_name(report.state), report.detail, report.remedy);
+      });
+  EXPECT_EQ(
+      found,
+      "broken: cuInit answered 803 (system_driver_mismatch): library and kernel driver differ: reboot, or "
+      "restart the container");
+}
+
+TEST(GpuStates, ADriverThatDoesNotAnswerIsBroken) {
+  for (const auto& [name, call, vendor] : {std::tuple{"cuda", "cuInit", GpuVendor::cuda},
+                                           std::tuple{"hip-7.1", "hipGetDeviceCount", GpuVendor::hip}}) {
+    const std::string found = with_fake(
+        name, {{"PENSTOCK_FAKE_FAULTS", fmt::format("{}:hang", call)}}, [vendor = vendor](const FakeGpu&) {
+          const VendorReport report = open_vendor_within(vendor, 50ms).report;
+          return fmt::format("{}: {}", vendor_state_name(report.state), report.detail);
+        });
+    EXPECT_EQ(found, "broken: the driver did not answer within 50 ms");
+  }
+}
+
+TEST(GpuStates, WithoutVmmNothingIsShared) {
+  const auto expect = [](const std::string& found, const std::string& why) {
+    EXPECT_TRUE(found.starts_with("usable_without_vmm: 1 GPU, sharing is off: ")) << found;
+    EXPECT_NE(found.find(why), std::string::npos) << found;
+  };
+  expect(state("cuda", {{"PENSTOCK_FAKE_NO_VMM", "1"}}), "no virtual memory management");
+  expect(state("hip-6.1", {}), "before ROCm 6.2");
+  expect(state("hip-7.2", {}), "only when its address range is freed");
+}
+
+TEST(GpuStates, AWorkingDriverIsUsable) {
+  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1"}) {
+    EXPECT_EQ(state(name, {{"PENSTOCK_FAKE_DEVICES", "2"}}), "usable: 2 GPUs") << name;
+  }
+}
+
+TEST(GpuStates, OneBrokenGpuDoesNotTakeTheOthersAlong) {
+  EXPECT_EQ(
+      state("cuda", {{"PENSTOCK_FAKE_DEVICES", "2"}, {"PENSTOCK_FAKE_FAULTS", "cuDeviceGetUuid:999@1"}}),
+      "usable: 1 GPU; one more does not answer: cuDeviceGetUuid answered 999 (unknown)");
+}
+
+TEST(GpuStates, AnIdNamesTheSameGpuWhateverTheOrdinals) {
+  for (const auto& [name, variable] :
+       {std::pair{"cuda", "CUDA_VISIBLE_DEVICES"}, {"hip-7.1", "HIP_VISIBLE_DEVICES"}}) {
+    const auto ids = [&](const std::string& visible) {
+      return with_fake(name, {{"PENSTOCK_FAKE_DEVICES", "2"}, {variable, visible}}, [](const FakeGpu& fake) {
+        std::string text;
+        for (const auto& gpu : fake.open().gpus) {
+          const GpuIdentity& identity = gpu->description().identity;
+          text += fmt::format("{} {} ", identity.id, to_text(identity.pci));
+        }
+        return text;
+      });
+    };
+    const std::string first = ids("0"), second = ids("1");
+    EXPECT_NE(first, second);
+    EXPECT_EQ(ids("0,1"), first + second);
+    EXPECT_EQ(ids("1,0"), second + first);
+  }
+}
+
+std::string self_test(const std::string& name, const Environment& environment) {
+  return with_fake(name, environment, [](const FakeGpu& fake) {
+    SelfTestReport report;
+    {
+      const std::shared_ptr<GpuDriver> gpu = fake.gpu();
+      report = run_self_test(*gpu, 32 * mib);
+    }
+    const FakeLive live = fake.live();
+    if (live.handles + live.mappings + live.reserved_bytes + fake.used_bytes() != 0)
+      return std::string("leaks");
+    return report.passed ? std::string("passed") : report.problem;
+  });
+}
+
+TEST(GpuSelfTest, PassesOnEachDriverThatCanBeUsed) {
+  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1"}) {
+    EXPECT_EQ(self_test(name, {}), "passed") << name;
+    EXPECT_EQ(self_test(name, {{"PENSTOCK_FAKE_GIVE_BACK_MS", "20"}}), "passed") << name;
+  }
+}
+
+TEST(GpuSelfTest, FindsMemoryThatOnlyItsRangeGivesBack) {
+  EXPECT_EQ(self_test("hip-7.1", {{"PENSTOCK_FAKE_QUIRKS", "+keep_until_free"}}),
+            "memory comes back only when its address range is freed");
+}
+
+TEST(GpuSelfTest, NamesTheStepThatFailsAndLeavesNothing) {
+  for (const auto& [call, step] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"cuDevicePrimaryCtxRetain", "context"},
+           {"cuMemGetInfo", "memory"},
+           {"cuStreamCreate", "stream"},
+           {"cuMemCreate", "create"},
+           {"cuMemExportToShareableHandle", "export"},
+           {"cuMemImportFromShareableHandle", "import"},
+           {"cuMemAddressReserve", "reserve"},
+           {"cuMemMap", "map"},
+           {"cuMemSetAccess", "access read"},
+           {"cuMemcpyDtoHAsync", "read"},
+           {"cuMemcpyHtoDAsync", "write"},
+           {"cuMemUnmap", "unmap"},
+           {"cuMemRelease", "release import"},
+           {"cuMemAddressFree", "free range"}}) {
+    EXPECT_EQ(self_test("cuda", {{"PENSTOCK_FAKE_FAULTS", fmt::format("{}:801@1", call)}}),
+              fmt::format("{}: {} answered 801 (not_supported)", step, call));
+  }
+}
+
+TEST(GpuSelfTest, ASlowOrHungDriverIsLeftBehind) {
+  const std::string found = with_fake(
+      "cuda", {{"PENSTOCK_FAKE_FAULTS", "cuMemMap:hang"}},
+      [](const FakeGpu& fake) { return run_self_test_within(fake.gpu(), 32 * mib, 100ms).problem; });
+  EXPECT_EQ(found, "the driver did not answer within 100 ms");
+}
+
+}  // namespace
+}  // namespace penstock
