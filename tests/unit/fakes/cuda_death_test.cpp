@@ -26,21 +26,21 @@ TEST_F(FakeCudaDeathTest, AnUnknownHandleAborts) {
 
 TEST_F(FakeCudaDeathTest, ReadingBeforeAccessIsSetFaults) {
   const CudaAddress address = mapped_frame(cuda_mem_access_none);
-  EXPECT_EXIT(static_cast<void>(bytes(address)[0]), ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(static_cast<void>(bytes(address)[0]), died_of_a_fault, "");
   give_back(address);
 }
 
 TEST_F(FakeCudaDeathTest, WritingThroughAReadOnlyMappingFaults) {
   const CudaAddress address = mapped_frame(cuda_mem_access_read);
   EXPECT_EQ(bytes(address)[0], 0xa5);
-  EXPECT_EXIT(bytes(address)[0] = 1, ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(bytes(address)[0] = 1, died_of_a_fault, "");
   give_back(address);
 }
 
 TEST_F(FakeCudaDeathTest, TouchingAfterUnmapFaults) {
   const CudaAddress address = mapped_frame();
   EXPECT_EQ(cuMemUnmap(address, frame_bytes), cuda_success);
-  EXPECT_EXIT(static_cast<void>(bytes(address)[0]), ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(static_cast<void>(bytes(address)[0]), died_of_a_fault, "");
   EXPECT_EQ(cuMemAddressFree(address, frame_bytes), cuda_success);
 }
 

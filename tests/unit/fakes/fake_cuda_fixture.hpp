@@ -3,8 +3,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 
@@ -66,6 +68,12 @@ inline CudaAddress mapped_frame(int flags = cuda_mem_access_read_write) {
 inline void give_back(CudaAddress address) {
   EXPECT_EQ(cuMemUnmap(address, frame_bytes), cuda_success);
   EXPECT_EQ(cuMemAddressFree(address, frame_bytes), cuda_success);
+}
+
+// SIGSEGV, which sanitizers turn into an exit of their own.
+inline bool died_of_a_fault(int status) {
+  return (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) ||
+         (WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
 // Initialised, no faults planned; afterwards nothing may be left.
