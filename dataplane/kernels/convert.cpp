@@ -29,6 +29,7 @@ struct Conversion {
   Widen widen;
   Narrow narrow;
   Multiply multiply;
+  LookUpHalves look_up_halves;
   std::size_t stored, wanted;  // Bytes an element.
   float scale;
 };
@@ -64,7 +65,12 @@ void convert_by_table(const Conversion& how, const std::byte* source, std::size_
   convert_blocks(how, all_codes.data(), all_codes.size(), table.data());
   switch (how.wanted) {
     case 1: return look_up<std::uint8_t>(table, source, elements, destination);
-    case 2: return look_up<std::uint16_t>(table, source, elements, destination);
+    case 2: {
+      if (how.look_up_halves == nullptr) return look_up<std::uint16_t>(table, source, elements, destination);
+      std::array<std::uint16_t, 256> codes;
+      std::memcpy(codes.data(), table.data(), sizeof codes);
+      return how.look_up_halves(codes.data(), source, elements, destination);
+    }
     default: return look_up<std::uint32_t>(table, source, elements, destination);
   }
 }
@@ -90,6 +96,7 @@ void convert_at(VectorLevel level, Dtype from, std::span<const std::byte> source
   const Conversion how{.widen = loops.widen[static_cast<std::size_t>(format_of(from))],
                        .narrow = loops.narrow[static_cast<std::size_t>(format_of(to))],
                        .multiply = loops.multiply,
+                       .look_up_halves = loops.look_up_halves,
                        .stored = dtype_bits(from) / 8,
                        .wanted = dtype_bits(to) / 8,
                        .scale = scale};

@@ -16,6 +16,9 @@ inline constexpr std::size_t float_formats = 5;
 using Widen = void (*)(const std::byte* source, std::size_t count, float* out);
 using Narrow = void (*)(const float* values, std::size_t count, std::byte* destination);
 using Multiply = void (*)(float* values, std::size_t count, float scale);
+// For sources of one byte: `table` is what each of the 256 codes becomes. Null where one after the other is faster.
+using LookUpHalves = void (*)(const std::uint16_t* table, const std::byte* source, std::size_t count,
+                              std::byte* destination);
 // The sum of convert.hpp over `count` whole words, the first of which has the index `first`.
 using Sum = std::uint64_t (*)(const std::byte* words, std::size_t count, std::uint64_t first);
 
@@ -23,6 +26,7 @@ struct ConvertLoops {
   Widen widen[float_formats];
   Narrow narrow[float_formats];
   Multiply multiply;
+  LookUpHalves look_up_halves;
   Sum sum;
 };
 

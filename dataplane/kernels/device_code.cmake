@@ -2,7 +2,12 @@
 # Compiles device_kernels.cu for every architecture that some installed compiler knows, and writes the source file
 # that embeds the results and lists what is there and what is missing. No compiler is required.
 
-option(PENSTOCK_DEVICE_CODE "Build the device code with the nvcc and clang that are found" ON)
+# Sanitizers do not reach device code, and its compilers are slow: builds with them do without.
+set(kernels_wanted ON)
+if(PENSTOCK_SANITIZE OR PENSTOCK_FUZZ)
+  set(kernels_wanted OFF)
+endif()
+option(PENSTOCK_DEVICE_CODE "Build the device code with the nvcc and clang that are found" ${kernels_wanted})
 set(penstock_cuda_architectures 75 80 86 89 90 100 120)
 set(penstock_hip_architectures gfx90a gfx942 gfx1030 gfx1100 gfx1201)
 

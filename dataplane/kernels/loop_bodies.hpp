@@ -107,6 +107,35 @@ static void narrow_halves(const float* values, std::size_t count, std::byte* des
 }
 #endif
 
+#if defined(__AVX512BW__)
+// The table lies in eight registers: an instruction finds words in two of them by six bits of a code, the other two bits
+// choose among the four results.
+static void look_up_halves(const std::uint16_t* table, const std::byte* source, std::size_t count,
+                           std::byte* destination) {
+  __m512i part[8];
+  for (std::size_t at = 0; at < 8; ++at) part[at] = _mm512_loadu_si512(table + 32 * at);
+  const __m512i bit_6 = _mm512_set1_epi16(0x40), bit_7 = _mm512_set1_epi16(0x80);
+  std::size_t done = 0;
+  for (; done + 32 <= count; done += 32) {
+    const __m512i codes =
+        _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + done)));
+    const __mmask32 in_odd = _mm512_test_epi16_mask(codes, bit_6);
+    const __mmask32 in_upper = _mm512_test_epi16_mask(codes, bit_7);
+    const __m512i first = _mm512_permutex2var_epi16(part[0], codes, part[1]);
+    const __m512i second = _mm512_permutex2var_epi16(part[2], codes, part[3]);
+    const __m512i third = _mm512_permutex2var_epi16(part[4], codes, part[5]);
+    const __m512i fourth = _mm512_permutex2var_epi16(part[6], codes, part[7]);
+    const __m512i lower = _mm512_mask_blend_epi16(in_odd, first, second);
+    const __m512i upper = _mm512_mask_blend_epi16(in_odd, third, fourth);
+    _mm512_storeu_si512(destination + 2 * done, _mm512_mask_blend_epi16(in_upper, lower, upper));
+  }
+  for (; done < count; ++done)
+    __builtin_memcpy(destination + 2 * done, &table[static_cast<std::uint8_t>(source[done])], 2);
+}
+#else
+static constexpr LookUpHalves look_up_halves = nullptr;
+#endif
+
 static std::uint64_t sum_words(const std::byte* words, std::size_t count, std::uint64_t first) {
   constexpr std::size_t lanes = 16;
   std::uint64_t sums[lanes] = {};
@@ -136,6 +165,7 @@ static constexpr ConvertLoops compiled_loops = {
     .narrow = {narrow_floats, narrow_halves, narrow_codes<std::uint16_t, Bf16>,
                narrow_codes<std::uint8_t, E4m3>, narrow_codes<std::uint8_t, E5m2>},
     .multiply = multiply,
+    .look_up_halves = look_up_halves,
     .sum = sum_words};
 
 }  // namespace penstock
