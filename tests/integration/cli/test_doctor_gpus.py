@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""penstock doctor with fake drivers: the five states of a vendor, and the self-test of each GPU."""
+
+import os
+import subprocess
+import unittest
+
+from command import PROGRAM, penstock
+
+BUILD = PROGRAM.parents[1]
+FAKES = BUILD / "fakes"
+# Nothing links a vendor's library, so that one binary runs everywhere.
+PROGRAMS = ("bin/penstockd", "bin/penstock", "bin/penstock-writer", "lib/libpenstock.so.0")
+
+
+def doctor(*vendors, **environment):
+    variables = dict(os.environ, LD_LIBRARY_PATH=":".join(str(FAKES / vendor) for vendor in vendors), **environment)
+    answer = penstock("--socket", "/nonexistent/penstock.sock", "--json", "doctor", env=variables)
+    if answer.code != 0:
+        raise AssertionError(answer.err)
+    return answer.json
+
+
+def state(report, vendor):
+    return next(driver["state"] for driver in report["drivers"] if driver["vendor"] == vendor)
+
+
+class DoctorGpus(unittest.TestCase):
+    def test_each_gpu_passes_its_self_test(self):
+        report = doctor("cuda", "hip", PENSTOCK_FAKE_DEVICES="2")
+        self.assertEqual([state(report, "cuda"), state(report, "hip")], ["usable", "usable"])
+        self.assertEqual(sorted(gpu["kind"] for gpu in report["gpus"]), ["cuda", "cuda", "hip", "hip"])
+        for gpu in report["gpus"]:
+            self.assertRegex(gpu["id"], "^(cuda|hip)-[0-9a-f]{8}$")
+            self.assertTrue(gpu["self_test"]["passed"], gpu)
+            check = next(check for check in report["checks"] if check["name"] == gpu["id"])
+            self.assertEqual(check["state"], "ok")
+        self.assertEqual(len({gpu["id"] for gpu in report["gpus"]}), 4)
+
+    def test_a_gpu_that_fails_says_where(self):
+        report = doctor("cuda", PENSTOCK_FAKE_FAULTS="cuMemMap:801")
+        test = report["gpus"][0]["self_test"]
+        self.assertFalse(test["passed"])
+        self.assertEqual(test["steps"][-1], {"name": "map", "call": "cuMemMap", "code": 801})
+        check = next(check for check in report["checks"] if check["name"] == report["gpus"][0]["id"])
+        self.assertEqual(check["state"], "degraded")
+        self.assertIn("cuMemMap answered 801 (not_supported)", check["detail"])
+
+    def test_the_other_states(self):
+        self.assertEqual(state(doctor("cuda", PENSTOCK_FAKE_STUB="1"), "cuda"), "without_device")
+        self.assertEqual(state(doctor("hip", PENSTOCK_FAKE_DEVICES="0"), "hip"), "without_device")
+        self.assertEqual(state(doctor("hip", PENSTOCK_FAKE_HIP_VERSION="5.2"), "hip"), "broken")
+        report = doctor("hip", PENSTOCK_FAKE_HIP_VERSION="7.2")
+        self.assertEqual(state(report, "hip"), "usable_without_vmm")
+        self.assertNotIn("self_test", report["gpus"][0])
+
+    def test_no_program_is_linked_with_a_driver(self):
+        for program in PROGRAMS:
+            path = BUILD / program
+            if not path.exists():
+                continue  # Not every build makes all of them.
+            linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+            self.assertNotRegex(linked, r"lib(cuda|cudart|nvidia|amdhip|hsa|amd_smi|rocm)", program)
+
+
+if __name__ == "__main__":
+    unittest.main()
