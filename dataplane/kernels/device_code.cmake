@@ -65,7 +65,8 @@ function(kernels_try_nvcc out)
   set(${out} "${PENSTOCK_NVCC_ARCHITECTURES}" PARENT_SCOPE)
 endfunction()
 
-# Sets `out` to the first clang that builds for the architecture, or to "".
+# Sets `out` to the first clang that builds for the architecture, with an option that it needs, or to "". The bare code
+# object is wanted, which needs no bundler; a compiler that makes bundles only will do, since drivers take both.
 function(kernels_try_clang architecture out)
   if(NOT PENSTOCK_DEVICE_CODE)
     set(${out} "" PARENT_SCOPE)
@@ -77,14 +78,15 @@ function(kernels_try_clang architecture out)
     foreach(name /opt/rocm/llvm/bin/clang++ amdclang++ clang++-20 clang++-19 clang++-18 clang++-17 clang++-16
             clang++-15 clang++-14 clang++)
       find_program(candidate ${name} NO_CACHE)
-      if(candidate)
-        execute_process(COMMAND ${candidate} ${hip_flags} --offload-arch=${architecture} ${kernels_trial}
-          -o ${kernels_trial}.hsaco RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-        if(failed EQUAL 0)
-          set(works ${candidate})
-          break()
+      foreach(option --no-gpu-bundle-output "")
+        if(candidate AND NOT works)
+          execute_process(COMMAND ${candidate} ${option} ${hip_flags} --offload-arch=${architecture}
+            ${kernels_trial} -o ${kernels_trial}.hsaco RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+          if(failed EQUAL 0)
+            set(works ${candidate} ${option})
+          endif()
         endif()
-      endif()
+      endforeach()
       unset(candidate)
     endforeach()
     set(${cached} "${works}" CACHE STRING "The clang that builds device code for ${architecture}")
