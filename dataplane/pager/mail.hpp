@@ -15,6 +15,7 @@
 #include "dataplane/io/checkpoint_file.hpp"
 #include "dataplane/pager/peer_port.hpp"
 #include "dataplane/pager/shared_words.hpp"
+#include "dataplane/pager/stats.hpp"
 
 namespace penstock {
 
@@ -114,6 +115,10 @@ struct PagerStopped {
   bool copies_left = false;  // The device was still copying; the process can end all the same.
   std::string stuck_on;
 };  // Empty when every read ended in time.
-using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped>;
+// What its writer lets the device do has changed.
+struct ConditionChanged {
+  DeviceCondition condition = DeviceCondition::ready;
+};
+using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped, ConditionChanged>;
 
 }  // namespace penstock

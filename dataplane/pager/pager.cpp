@@ -140,14 +140,15 @@ void Pager::poll_device() {
   const Result<FenceId> reached = writer_.reached();
   if (!reached) {
     const bool for_good = reached.error().code == Errc::closed;
-    stats_.condition = for_good ? DeviceCondition::quarantined : DeviceCondition::recovering;
+    change_condition(for_good ? DeviceCondition::quarantined : DeviceCondition::recovering);
     if (!std::exchange(writer_lost_, true)) {
       stats_.writer_losses.fetch_add(1, std::memory_order_relaxed);
       lose_writer();
     }
     return;
   }
-  if (std::exchange(writer_lost_, false)) stats_.condition = DeviceCondition::ready;
+  writer_lost_ = false;
+  change_condition(DeviceCondition::ready);
   if (*reached == reached_) return;
   reached_ = *reached;
   loads_touched_ = true;
@@ -200,6 +201,11 @@ void Pager::lose_writer() {
   }
   copy_fences_.clear();
   start_copies();  // They fail now.
+}
+
+void Pager::change_condition(DeviceCondition condition) {
+  if (stats_.condition.exchange(condition, std::memory_order_relaxed) == condition) return;
+  news_.answer(ConditionChanged{condition});
 }
 
 void Pager::run_timers() {

@@ -125,6 +125,7 @@ class Pager {
   void poll_loads();
   void start_copies();
   void lose_writer();
+  void change_condition(DeviceCondition condition);
   void run_timers();
   void finish_closed_tables();
 

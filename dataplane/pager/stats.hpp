@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 namespace penstock {
 
@@ -13,6 +14,15 @@ enum class DeviceCondition : std::uint8_t {
   recovering,   // Its writer is lost; another one is on its way.
   quarantined,  // Nothing can be loaded any more; what is resident stays.
 };
+
+constexpr std::string_view device_condition_name(DeviceCondition condition) {
+  switch (condition) {
+    case DeviceCondition::ready: return "ready";
+    case DeviceCondition::recovering: return "recovering";
+    case DeviceCondition::quarantined: return "quarantined";
+  }
+  return "";
+}
 
 struct PagerStats {
   using Figure = std::atomic<std::uint64_t>;

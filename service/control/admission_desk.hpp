@@ -40,6 +40,9 @@ class AdmissionDesk {
   void cancel(SessionId session, std::uint64_t request);
   Outcome<std::uint64_t> release(SessionId session, std::uint64_t grant);
 
+  // An unhealthy device refuses all demands, those that wait too.
+  void set_healthy(bool healthy) { step(ledger::HealthChanged{.healthy = healthy}); }
+
   std::uint64_t booked_bytes() const { return ledger_.figures().booked_bytes(); }
   LedgerFigures figures() const { return ledger_.figures(); }
 

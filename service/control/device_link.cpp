@@ -72,6 +72,9 @@ void DeviceLink::read_news() {
                    [&](const PagerDecision& decision) {
                      if (handlers_.decision) handlers_.decision(decision);
                    },
+                   [&](const ConditionChanged& changed) {
+                     if (handlers_.condition) handlers_.condition(changed);
+                   },
                    [&](const PagerStopped& stopped) {
                      stopped_ = true;
                      if (handlers_.stopped) handlers_.stopped(stopped);

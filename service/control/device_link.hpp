@@ -33,6 +33,7 @@ class DeviceLink {
     std::function<void(const PeerGone&)> peer_gone;
     std::function<void(const PagerDecision&)> decision;
     std::function<void(const PagerStopped&)> stopped;
+    std::function<void(const ConditionChanged&)> condition;
   };
   using Answer = std::function<void(const RequestDone&)>;
 

@@ -72,7 +72,9 @@ void Service::add_device(const Device& device) {
   DeviceLink& link = *state_->devices.back();
   link.on_news({.peer_gone = [this](const PeerGone& gone) { hear(gone); },
                 .decision = [this](const PagerDecision& decision) { hear(decision); },
-                .stopped = [this](const PagerStopped& stopped) { device_stopped(stopped); }});
+                .stopped = [this](const PagerStopped& stopped) { device_stopped(stopped); },
+                .condition = [this, index = state_->devices.size() - 1](
+                                 const ConditionChanged& changed) { hear(index, changed.condition); }});
   const LedgerOptions options{.room = {.capacity_bytes = device.description.limits.capacity_bytes,
                                        .headroom_bytes = device.headroom_bytes,
                                        .foreign_bytes = {}},
@@ -157,6 +159,23 @@ void Service::hear(const PagerDecision& decision) {
     spdlog::warn("client {} is killed, as service.on_unresponsive says", raw(decision.session));
     session->kill();
     session->end(FailureKind::revoke_timeout, "it did not answer a revoke in time");
+  }
+}
+
+// A device that recovers is not unhealthy yet: demands wait for it, within their deadlines.
+void Service::hear(std::size_t device, DeviceCondition condition) {
+  const std::string& id = state_->devices[device]->description().id;
+  const std::string_view name = device_condition_name(condition);
+  state_->decide("device", id, 0, name, {});
+  state_->admissions[device]->set_healthy(condition != DeviceCondition::quarantined);
+  switch (condition) {
+    case DeviceCondition::ready: spdlog::info("device {} works again", id); break;
+    case DeviceCondition::recovering:
+      spdlog::warn("device {}: the process that fills its memory is gone; another one is started", id);
+      break;
+    case DeviceCondition::quarantined:
+      spdlog::error("device {}: quarantined, because its writers keep failing; what is resident stays", id);
+      break;
   }
 }
 

@@ -43,7 +43,8 @@ Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
           {"read_bytes", stats.direct_bytes.load() + stats.cached_bytes.load()},
           {"direct_bytes", stats.direct_bytes.load()},
           {"cached_bytes", stats.cached_bytes.load()},
-          {"state", device.stopped() ? "stopped" : "ready"}};
+          {"writer_losses", stats.writer_losses.load()},
+          {"state", device.stopped() ? "stopped" : device_condition_name(stats.condition)}};
 }
 
 Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, bool shown) {
