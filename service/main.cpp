@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -19,6 +20,7 @@
 #include "dataplane/base/version.hpp"
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
+#include "service/gpu_setup.hpp"
 #include "service/host_setup.hpp"
 #include "service/hung_files.hpp"
 #include "service/ipc/service_socket.hpp"
@@ -59,6 +61,7 @@ class Daemon {
   int run();
 
  private:
+  Outcome<void> start_devices(std::uint64_t descriptors);
   void wait_for_signal();
   void log_warnings();
   void reload();
@@ -71,7 +74,7 @@ class Daemon {
   boost::asio::steady_timer stop_timer_, warnings_timer_;
   std::unique_ptr<CgroupHeadroom> headroom_;
   std::unique_ptr<Metrics> metrics_;
-  HostSetup host_;
+  std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
   std::unique_ptr<Service> service_;
   int exit_code_ = exit_clean;
@@ -96,18 +99,9 @@ Outcome<void> Daemon::start() {
   if (!metrics) return tl::unexpected(metrics.error());
   metrics_ = std::move(*metrics);
 
-  auto host = start_host_device(config_, *headroom_, descriptors ? *descriptors : 1024);
-  if (!host) return tl::unexpected(host.error());
-  host_ = std::move(*host);
-  service_->state().reader = host_.thread->reader();
-  service_->add_device({.description = {.id = "host", .kind = "host", .limits = host_.limits},
-                        .mail = &host_.thread->mail(),
-                        .news = &host_.thread->news(),
-                        .stats = &host_.thread->stats(),
-                        .headroom_bytes = config_.host.headroom_bytes.value_or(0),
-                        .frames_max = host_.frames_max});
+  auto devices = start_devices(descriptors ? *descriptors : 1024);
+  if (!devices) return devices;
   service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
-  metrics_->add_device("host", host_.thread->stats(), *service_->state().admissions.back());
 
   auto socket = make_socket(config_);
   if (!socket) return tl::unexpected(socket.error());
@@ -115,6 +109,32 @@ Outcome<void> Daemon::start() {
   if (!socket_->warning().empty()) spdlog::warn("{}", socket_->warning());
   service_->serve(*socket_);
   metrics_->set_ready(true);
+  return {};
+}
+
+// GPUs first: clients that name no device get the first one.
+Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
+  devices_ = start_gpu_devices(config_, descriptors);
+  if (config_.host.enabled == DeviceUse::on ||
+      (config_.host.enabled == DeviceUse::automatic && devices_.empty())) {
+    auto host = start_host_device(config_, *headroom_, descriptors);
+    if (!host) return tl::unexpected(host.error());
+    devices_.push_back(std::move(*host));
+  }
+  if (devices_.empty()) {
+    return fail(FailureKind::configuration, "no device: no GPU can be used and device.host.enabled is false",
+                "penstock doctor says what the GPUs lack");
+  }
+  service_->state().reader = devices_.front().thread->reader();
+  for (const DeviceSetup& device : devices_) {
+    service_->add_device({.description = {.id = device.id, .kind = device.kind, .limits = device.limits},
+                          .mail = &device.thread->mail(),
+                          .news = &device.thread->news(),
+                          .stats = &device.thread->stats(),
+                          .headroom_bytes = device.headroom_bytes,
+                          .frames_max = device.frames_max});
+    metrics_->add_device(device.id, device.thread->stats(), *service_->state().admissions.back());
+  }
   return {};
 }
 
@@ -126,7 +146,7 @@ int Daemon::run() {
   socket_.reset();
   metrics_.reset();
   service_.reset();
-  host_.thread.reset();
+  devices_.clear();
   if (exit_code_ == exit_clean) spdlog::info("stopped");
   return exit_code_;
 }

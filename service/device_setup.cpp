@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/device_setup.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "dataplane/base/units.hpp"
+#include "dataplane/core/simple_eviction.hpp"
+
+namespace penstock {
+namespace {
+
+// Sockets, checkpoints, buffers, the ring, the log: what is not a frame.
+constexpr std::uint64_t other_descriptors = 4096;
+
+ReaderOptions reader_options(const ReaderConfig& config) {
+  ReaderOptions options;
+  switch (config.io) {
+    case ReaderIo::automatic: options.io = ReaderOptions::Io::automatic; break;
+    case ReaderIo::uring: options.io = ReaderOptions::Io::uring; break;
+    case ReaderIo::pread: options.io = ReaderOptions::Io::pread; break;
+  }
+  return options;
+}
+
+}  // namespace
+
+std::uint64_t descriptors_for_frames(std::uint64_t descriptors) {
+  return descriptors > other_descriptors ? descriptors - other_descriptors : descriptors / 2;
+}
+
+Outcome<DeviceSetup> start_device(const Config& config, DeviceSetup setup, SharedDevice device) {
+  setup.limits = device.owner->limits();
+  DataplaneThreadOptions options;
+  options.name = "penstock-" + setup.id;
+  options.ring.slots = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(config.reader.ring_bytes / options.ring.slot_bytes, 2, 65534));
+  options.reader = reader_options(config.reader);
+  options.stream.bandwidth_bytes_per_second = config.reader.bandwidth_bytes;
+  options.pager.budget_bytes =
+      std::min(setup.limits.capacity_bytes, setup.frames_max * setup.limits.frame_bytes);
+  options.pager.revoke_deadline = config.service.revoke_deadline;
+  options.pager.cooperative_deadline = config.service.cooperative_deadline;
+  options.pager.stop_deadline = std::chrono::seconds(3);
+  auto thread = DataplaneThread::start(std::move(device), std::make_unique<SimpleEviction>(), options);
+  if (!thread) return tl::unexpected(thread.error());
+  setup.thread = std::move(*thread);
+  const ReaderReport& report = setup.thread->reader();
+  if (report.reason.empty()) {
+    spdlog::info("device {}: reader {}, ring {}", setup.id, report.backend, format_bytes(report.ring_bytes));
+  } else {
+    spdlog::warn("device {}: reader {}, ring {}: {}", setup.id, report.backend,
+                 format_bytes(report.ring_bytes), report.reason);
+  }
+  return setup;
+}
+
+}  // namespace penstock

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device of the service with its thread, whatever it is made of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dataplane/base/failure.hpp"
+#include "dataplane/pager/dataplane_thread.hpp"
+#include "service/config/config.hpp"
+
+namespace penstock {
+
+struct DeviceSetup {
+  std::string id;    // "host", "cuda-1a2b3c4d"
+  std::string kind;  // "host", "cuda", "hip"
+  std::unique_ptr<DataplaneThread> thread;
+  DeviceLimits limits;
+  std::uint64_t headroom_bytes = 0;
+  std::uint64_t frames_max = 0;  // Descriptors that frames may use: each holds one.
+};
+
+// Of `descriptors`, those that frames may use.
+std::uint64_t descriptors_for_frames(std::uint64_t descriptors);
+// Starts the thread. Reader and ring, budgets and deadlines come from the configuration.
+Outcome<DeviceSetup> start_device(const Config& config, DeviceSetup setup, SharedDevice device);
+
+}  // namespace penstock

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/gpu_setup.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "dataplane/base/units.hpp"
+#include "dataplane/device/gpu/gpu_device.hpp"
+#include "dataplane/device/gpu/gpu_frame_owner.hpp"
+#include "dataplane/device/gpu/gpu_headroom.hpp"
+#include "dataplane/device/gpu/vendor.hpp"
+#include "dataplane/writer/remote_filler.hpp"
+
+namespace penstock {
+namespace {
+
+// A driver that is well takes a second or two to start on a machine with many GPUs.
+constexpr auto driver_limit = std::chrono::seconds(20);
+
+// Beside this program, where builds and packages put it.
+std::string writer_path() {
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return self.parent_path() / "penstock-writer";
+}
+
+// What the owner needs of the GPU's memory, and who tells it.
+struct GpuMemory {
+  GpuFrameOptions frames;
+  std::shared_ptr<GpuHeadroom> headroom;
+};
+
+Outcome<GpuMemory> plan_memory(const GpuDescription& gpu, const DeviceConfig& config) {
+  GpuFrameOptions frames;
+  frames.frame_bytes = config.page_bytes.value_or(default_gpu_frame_bytes(gpu));
+  frames.capacity_bytes =
+      config.capacity_bytes.value_or(default_gpu_capacity(gpu.total_bytes, frames.frame_bytes));
+  if (frames.frame_bytes % gpu.granularity_bytes != 0 || frames.capacity_bytes < frames.frame_bytes) {
+    return fail(FailureKind::configuration,
+                fmt::format("pages of {} and a capacity of {} don't suit its granularity of {}",
+                            format_bytes(frames.frame_bytes), format_bytes(frames.capacity_bytes),
+                            format_bytes(gpu.granularity_bytes)));
+  }
+  return GpuMemory{
+      .frames = frames,
+      .headroom = std::make_shared<GpuHeadroom>(gpu.total_bytes, config.headroom_bytes.value_or(0))};
+}
+
+Outcome<std::shared_ptr<GpuDevice>> open_gpu(const std::shared_ptr<GpuDriver>& driver,
+                                             const GpuMemory& memory) {
+  const GpuDescription& gpu = driver->description();
+  const auto refuse = [](const Error& error) {
+    return fail(FailureKind::device_unhealthy, fmt::format("{} ({})", error.operation, error.native));
+  };
+  auto program = WriterProgram::open(writer_path(),
+                                     {std::string(gpu_vendor_name(gpu.identity.vendor)), gpu.identity.id});
+  if (!program) return refuse(program.error());
+  auto owner = GpuFrameOwner::open(driver, memory.frames, memory.headroom);
+  if (!owner) return refuse(owner.error());
+  RemoteFillerOptions options;
+  options.on_free_bytes = [headroom = memory.headroom, total = gpu.total_bytes](std::uint64_t free_bytes) {
+    headroom->read({.free_bytes = free_bytes, .total_bytes = total});
+  };
+  auto filler = RemoteFiller::open(std::move(*program), options);
+  if (!filler) return refuse(filler.error());
+  auto device = GpuDevice::open(std::move(*owner), std::move(*filler));
+  if (!device) return refuse(device.error());
+  return std::shared_ptr<GpuDevice>(std::move(*device));
+}
+
+Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
+                               const std::shared_ptr<GpuDriver>& driver, std::uint64_t frames_max) {
+  const GpuDescription& gpu = driver->description();
+  if (!gpu.has_vmm) return fail(FailureKind::device_unhealthy, gpu.why_no_vmm);
+  auto memory = plan_memory(gpu, wanted);
+  if (!memory) return tl::unexpected(memory.error());
+  auto device = open_gpu(driver, *memory);
+  if (!device) return tl::unexpected(device.error());
+  DeviceSetup setup{.id = gpu.identity.id,
+                    .kind = std::string(gpu_vendor_name(gpu.identity.vendor)),
+                    .thread = nullptr,
+                    .limits = {},
+                    .headroom_bytes = wanted.headroom_bytes.value_or(0),
+                    .frames_max = frames_max};
+  spdlog::info("device {}: {} at {}, {} of {} for weights", setup.id, gpu.identity.name,
+               to_text(gpu.identity.pci), format_bytes(memory->frames.capacity_bytes),
+               format_bytes(gpu.total_bytes));
+  return start_device(config, std::move(setup),
+                      {.owner = std::shared_ptr<FrameOwner>(*device, &(*device)->owner()),
+                       .writer = std::shared_ptr<FrameWriter>(*device, &(*device)->writer())});
+}
+
+void say_state(const VendorReport& report, DeviceUse wanted) {
+  const std::string text =
+      fmt::format("{} driver: {}{}{}", gpu_vendor_name(report.vendor), vendor_state_name(report.state),
+                  report.detail.empty() ? "" : ": ", report.detail);
+  const bool quiet = report.state == VendorState::absent || report.state == VendorState::without_device;
+  if (report.state == VendorState::usable || (quiet && wanted != DeviceUse::on)) {
+    spdlog::info("{}", text);
+  } else {
+    spdlog::warn("{}{}{}", text, report.remedy.empty() ? "" : "; ", report.remedy);
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors) {
+  std::vector<DeviceSetup> devices;
+  const std::uint64_t frames_max = descriptors_for_frames(descriptors);
+  for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
+    const DeviceConfig& wanted = vendor == GpuVendor::cuda ? config.cuda : config.hip;
+    if (wanted.enabled == DeviceUse::off) continue;
+    const OpenedVendor opened = open_vendor_within(vendor, driver_limit);
+    say_state(opened.report, wanted.enabled);
+    for (const std::shared_ptr<GpuDriver>& gpu : opened.gpus) {
+      auto device = start_gpu(config, wanted, gpu, frames_max);
+      if (device) {
+        devices.push_back(std::move(*device));
+      } else {
+        spdlog::warn("device {} is not used: {}", gpu->description().identity.id, device.error().message);
+      }
+    }
+  }
+  return devices;
+}
+
+}  // namespace penstock
