@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dataplane/device/cuda/cuda_driver.hpp"
+#include "dataplane/kernels/device_code.hpp"
 
 namespace penstock {
 namespace {
@@ -19,6 +20,9 @@ class CudaDriverContext final : public DriverContext {
   CudaDriverContext(std::shared_ptr<const CudaTable> table, CudaDevice device, CudaContext context)
       : table_(std::move(table)), device_(device), context_(context) {}
   ~CudaDriverContext() override {
+    if (module_ != nullptr) {
+      static_cast<void>(insist([&] { return DriverCode{table_->module_unload(module_), ""}; }));
+    }
     static_cast<void>(insist([&] { return DriverCode{table_->primary_context_release(device_), ""}; }));
   }
 
@@ -89,11 +93,35 @@ class CudaDriverContext final : public DriverContext {
   DriverCode unregister_host(void* memory) override {
     return {table_->mem_host_unregister(memory), "cuMemHostUnregister"};
   }
+  DriverCode device_address(void* memory, DeviceAddress& at) override {
+    CudaAddress address = 0;
+    const DriverCode code{table_->mem_host_get_device_pointer(&address, memory, 0),
+                          "cuMemHostGetDevicePointer"};
+    if (code.ok()) at = DeviceAddress{address};
+    return code;
+  }
+
+  DriverCode load_kernels() override {
+    const std::span<const std::byte> image = cuda_device_code();
+    if (image.empty()) return {cuda_error_no_binary_for_gpu, "cuModuleLoadData"};
+    const DriverCode loaded{table_->module_load_data(&module_, image.data()), "cuModuleLoadData"};
+    if (!loaded.ok()) return loaded;
+    return {table_->module_get_function(&scatter_, module_, scatter_kernel), "cuModuleGetFunction"};
+  }
+  DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) override {
+    CudaAddress list = native(pieces);
+    void* parameters[] = {&list};
+    return {table_->launch_kernel(scatter_, count, 1, 1, kernel_threads, 1, 1, 0, native(stream), parameters,
+                                  nullptr),
+            "cuLaunchKernel"};
+  }
 
  private:
   const std::shared_ptr<const CudaTable> table_;
   const CudaDevice device_;
   const CudaContext context_;
+  CudaModule module_ = nullptr;
+  CudaFunction scatter_ = nullptr;
 };
 
 }  // namespace

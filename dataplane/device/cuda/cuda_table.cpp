@@ -81,6 +81,8 @@ void find_work(CudaSymbols& symbols, CudaTable& table) {
   symbols.find(table.mem_free_host, "cuMemFreeHost", 2000);
   symbols.find(table.mem_host_register, "cuMemHostRegister", 6050, "cuMemHostRegister_v2");
   symbols.find(table.mem_host_unregister, "cuMemHostUnregister", 4000);
+  symbols.find(table.mem_host_get_device_pointer, "cuMemHostGetDevicePointer", 3020,
+               "cuMemHostGetDevicePointer_v2");
   symbols.find(table.memcpy_htod_async, "cuMemcpyHtoDAsync", 3020, "cuMemcpyHtoDAsync_v2");
   symbols.find(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2");
   symbols.find(table.memcpy_dtod_async, "cuMemcpyDtoDAsync", 3020, "cuMemcpyDtoDAsync_v2");
@@ -93,6 +95,10 @@ void find_work(CudaSymbols& symbols, CudaTable& table) {
   symbols.find(table.event_destroy, "cuEventDestroy", 4000, "cuEventDestroy_v2");
   symbols.find(table.event_record, "cuEventRecord", 2000);
   symbols.find(table.event_synchronize, "cuEventSynchronize", 2000);
+  symbols.find(table.module_load_data, "cuModuleLoadData", 2000);
+  symbols.find(table.module_unload, "cuModuleUnload", 2000);
+  symbols.find(table.module_get_function, "cuModuleGetFunction", 2000);
+  symbols.find(table.launch_kernel, "cuLaunchKernel", 4000);
 }
 
 // Their newer forms came with 11.x; older drivers have the older ones, which do for us.

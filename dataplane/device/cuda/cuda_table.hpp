@@ -40,6 +40,7 @@ struct CudaTable {
   CudaMemFreeHost mem_free_host = nullptr;
   CudaMemHostRegister mem_host_register = nullptr;
   CudaMemHostUnregister mem_host_unregister = nullptr;
+  CudaMemHostGetDevicePointer mem_host_get_device_pointer = nullptr;
   CudaMemcpyHtoDAsync memcpy_htod_async = nullptr;
   CudaMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
   CudaMemcpyDtoDAsync memcpy_dtod_async = nullptr;
@@ -52,6 +53,11 @@ struct CudaTable {
   CudaEventDestroy event_destroy = nullptr;
   CudaEventRecord event_record = nullptr;
   CudaEventSynchronize event_synchronize = nullptr;
+
+  CudaModuleLoadData module_load_data = nullptr;
+  CudaModuleUnload module_unload = nullptr;
+  CudaModuleGetFunction module_get_function = nullptr;
+  CudaLaunchKernel launch_kernel = nullptr;
 };
 
 struct LoadedCuda {

@@ -28,6 +28,7 @@ constexpr std::array known{
     Known{100, DriverClass::absent, "no_device"},
     Known{101, DriverClass::rejected, "invalid_device"},
     Known{201, DriverClass::context_dead, "invalid_context"},
+    Known{209, DriverClass::absent, "no_binary_for_gpu"},
     Known{214, DriverClass::context_dead, "ecc_uncorrectable"},
     Known{220, DriverClass::context_dead, "nvlink_uncorrectable"},
     Known{226, DriverClass::context_dead, "contained"},

@@ -75,6 +75,14 @@ class DriverContext {
   virtual DriverCode free_host(void* memory) = 0;
   virtual DriverCode register_host(void* memory, std::uint64_t bytes) = 0;
   virtual DriverCode unregister_host(void* memory) = 0;
+  // Where kernels see page-locked memory.
+  virtual DriverCode device_address(void* memory, DeviceAddress& at) = 0;
+
+  // Loads the device code of dataplane/kernels. 209 (no binary for this GPU) where the build has none for it: then the
+  // host converts.
+  virtual DriverCode load_kernels() = 0;
+  // A launch of penstock_scatter over `count` pieces that lie where the device can read them. REQUIRES: loaded.
+  virtual DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) = 0;
 
  protected:
   DriverContext() = default;

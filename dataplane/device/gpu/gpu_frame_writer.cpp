@@ -3,11 +3,13 @@
 #include "dataplane/device/gpu/gpu_frame_writer.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
 #include "dataplane/kernels/convert.hpp"
+#include "dataplane/kernels/device_code.hpp"
 
 namespace penstock {
 
@@ -113,7 +115,8 @@ Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::s
     const std::uint64_t elements = source.size() * 8 / dtype_bits(conversion.stored);
     CHECK(convertible(conversion.stored, conversion.wanted));
     CHECK(elements * dtype_bits(conversion.wanted) / 8 <= room);
-    TRY(copy_converted(mapped.at + offset, source, conversion, stream, chunks));
+    TRY(can_scatter(source) ? copy_scattered(mapped.at + offset, source, conversion, stream, chunks)
+                            : copy_converted(mapped.at + offset, source, conversion, stream, chunks));
   } else if (!source.empty()) {
     CHECK(source.size() <= room);
     const DriverCode code = context_->copy_in(mapped.at + offset, source.data(), source.size(), stream);
@@ -121,6 +124,38 @@ Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::s
   }
   mapped.last = TRY(fence_behind(stream, chunks));
   return mapped.last;
+}
+
+bool GpuFrameWriter::can_scatter(std::span<const std::byte> source) const {
+  return has_kernels_ && !source.empty() && source.data() >= registered_.data() &&
+         source.data() + source.size() <= registered_.data() + registered_.size();
+}
+
+// On the device, which reads the staged bytes where they are and writes them to their place. The list of pieces lies in
+// one chunk.
+Result<> GpuFrameWriter::copy_scattered(DeviceAddress to, std::span<const std::byte> source,
+                                        const CopyConversion& conversion, StreamHandle stream,
+                                        std::size_t& chunks) {
+  const auto offset = static_cast<std::uint64_t>(source.data() - registered_.data());
+  const ScatterPiece whole{.source = static_cast<std::uint64_t>(registered_on_device_ + offset),
+                           .destination = static_cast<std::uint64_t>(to),
+                           .elements = source.size() * 8 / dtype_bits(conversion.stored),
+                           .scale = conversion.scale,
+                           .stored = element_kind(conversion.stored),
+                           .wanted = element_kind(conversion.wanted),
+                           .zero = 0};
+  pieces_.clear();
+  cut_pieces(whole, pieces_);
+  const std::uint64_t list_bytes = pieces_.size() * sizeof(ScatterPiece);
+  if (list_bytes > staging_->chunk_bytes()) return copy_converted(to, source, conversion, stream, chunks);
+  if (staging_->free_chunks() == 0) return Error{Errc::busy, 0, "staging"};
+  const std::span<std::byte> list = staging_->take();
+  ++chunks;
+  std::memcpy(list.data(), pieces_.data(), list_bytes);
+  const DriverCode code = context_->launch_scatter(staging_->device_address(list.data()),
+                                                   static_cast<std::uint32_t>(pieces_.size()), stream);
+  if (!code.ok()) return lose(code);
+  return {};
 }
 
 // On the processor, by the reference that device code must equal; a chunk of whole elements at a time.

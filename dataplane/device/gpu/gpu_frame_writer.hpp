@@ -20,13 +20,14 @@
 #include "dataplane/device/gpu/frame_filler.hpp"
 #include "dataplane/device/gpu/gpu_driver.hpp"
 #include "dataplane/device/gpu/staging.hpp"
+#include "dataplane/kernels/kernel_arguments.hpp"
 
 namespace penstock {
 
 struct GpuWriterOptions {
   std::size_t queue_depth = 256;
   std::size_t streams = 2;
-  // Page-locked memory for what is converted on its way.
+  // Page-locked memory for what is converted on its way, and for the lists of what the device is to convert.
   std::uint64_t staging_chunk_bytes = 1ull << 20;
   std::size_t staging_chunks = 16;
 };
@@ -83,6 +84,9 @@ class GpuFrameWriter final : public FrameFiller {
   DriverCode unmap_frame(const MappedFrame& frame);
   Result<> copy_converted(DeviceAddress to, std::span<const std::byte> source,
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
+  Result<> copy_scattered(DeviceAddress to, std::span<const std::byte> source,
+                          const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
+  bool can_scatter(std::span<const std::byte> source) const;
   // What was queued on the stream so far is behind the fence.
   Result<FenceId> fence_behind(StreamHandle stream, std::size_t chunks = 0);
   FenceId fence_now();
@@ -99,7 +103,11 @@ class GpuFrameWriter final : public FrameFiller {
   // The caller's thread.
   std::unordered_map<std::uint32_t, MappedFrame> frames_;
   std::vector<StreamHandle> streams_;
-  void* registered_ = nullptr;  // The staging memory.
+  // Of use_staging, if it could be page-locked, and where kernels see it.
+  std::span<std::byte> registered_;
+  DeviceAddress registered_on_device_{};
+  bool has_kernels_ = false;
+  std::vector<ScatterPiece> pieces_;  // Scratch.
   std::unordered_map<FenceId, Error> map_failures_;
   bool loss_told_ = false;
   std::vector<EventHandle> events_made_;  // All of them, for the end.

@@ -43,6 +43,12 @@ Result<> GpuFrameWriter::prepare() {
   const DriverCode staged =
       Staging::make(*context_, options_.staging_chunk_bytes, options_.staging_chunks, staging_);
   if (!staged.ok()) return to_error(staged);
+  const DriverCode loaded = context_->load_kernels();
+  has_kernels_ = loaded.ok();
+  // Any reason but a dead context: the host converts instead.
+  if (classify(loaded) == DriverClass::context_dead || classify(loaded) == DriverClass::device_dead) {
+    return to_error(loaded);
+  }
   return {};
 }
 
@@ -71,18 +77,22 @@ void GpuFrameWriter::clean_up() {
   for (const StreamHandle stream : streams_) {
     static_cast<void>(insist([&] { return context_->destroy_stream(stream); }));
   }
-  if (registered_ != nullptr)
-    static_cast<void>(insist([&] { return context_->unregister_host(registered_); }));
+  if (!registered_.empty()) {
+    static_cast<void>(insist([&] { return context_->unregister_host(registered_.data()); }));
+  }
 }
 
 Result<> GpuFrameWriter::use_staging(std::span<std::byte> memory, int) {
-  CHECK(registered_ == nullptr);
+  CHECK(registered_.empty());
   const DriverCode entered = context_->enter();
   if (!entered.ok()) return lose(entered);
   const DriverCode code = context_->register_host(memory.data(), memory.size());
   if (classify(code) == DriverClass::context_dead || classify(code) == DriverClass::device_dead)
     return lose(code);
-  if (code.ok()) registered_ = memory.data();
+  if (!code.ok()) return {};
+  registered_ = memory;
+  const DriverCode seen = context_->device_address(memory.data(), registered_on_device_);
+  if (!seen.ok()) has_kernels_ = false;
   return {};
 }
 

@@ -10,8 +10,9 @@ DriverCode Staging::make(DriverContext& context, std::uint64_t chunk_bytes, std:
   CHECK(chunks > 0 && chunk_bytes > 0);
   void* memory = nullptr;
   const DriverCode code = context.allocate_host(chunk_bytes * chunks, memory);
-  if (code.ok()) made.reset(new Staging(context, memory, chunk_bytes, chunks));
-  return code;
+  if (!code.ok()) return code;
+  made.reset(new Staging(context, memory, chunk_bytes, chunks));
+  return context.device_address(memory, made->on_device_);
 }
 
 Staging::~Staging() {

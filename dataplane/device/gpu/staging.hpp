@@ -25,6 +25,10 @@ class Staging {
   std::size_t free_chunks() const { return chunks_ - taken_; }
   // REQUIRES: one is free.
   std::span<std::byte> take();
+  // Where kernels see it. REQUIRES: it is of a chunk.
+  DeviceAddress device_address(const std::byte* at) const {
+    return on_device_ + static_cast<std::uint64_t>(at - static_cast<const std::byte*>(memory_));
+  }
   // The `count` that were taken first.
   void give_back(std::size_t count);
 
@@ -34,6 +38,7 @@ class Staging {
 
   DriverContext& context_;
   void* const memory_;
+  DeviceAddress on_device_{};
   const std::uint64_t chunk_bytes_;
   const std::size_t chunks_;
   std::size_t next_ = 0, taken_ = 0;

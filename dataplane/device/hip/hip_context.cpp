@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dataplane/device/hip/hip_driver.hpp"
+#include "dataplane/kernels/device_code.hpp"
 
 namespace penstock {
 namespace {
@@ -18,6 +19,11 @@ class HipDriverContext final : public DriverContext {
  public:
   HipDriverContext(std::shared_ptr<const HipTable> table, HipDevice device)
       : table_(std::move(table)), device_(device) {}
+  ~HipDriverContext() override {
+    if (module_ != nullptr) {
+      static_cast<void>(insist([&] { return DriverCode{table_->module_unload(module_), ""}; }));
+    }
+  }
 
   DriverCode enter() override { return {table_->set_device(device_), "hipSetDevice"}; }
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {
@@ -88,10 +94,37 @@ class HipDriverContext final : public DriverContext {
   DriverCode unregister_host(void* memory) override {
     return {table_->host_unregister(memory), "hipHostUnregister"};
   }
+  DriverCode device_address(void* memory, DeviceAddress& at) override {
+    HipAddress address = nullptr;
+    const DriverCode code{table_->host_get_device_pointer(&address, memory, 0), "hipHostGetDevicePointer"};
+    if (code.ok()) at = DeviceAddress{reinterpret_cast<std::uintptr_t>(address)};
+    return code;
+  }
+
+  DriverCode load_kernels() override {
+    auto properties = std::make_unique<HipDeviceProperties600>();
+    const DriverCode asked{table_->get_device_properties(properties.get(), device_),
+                           "hipGetDevicePropertiesR0600"};
+    if (!asked.ok()) return asked;
+    const std::span<const std::byte> image = hip_device_code(properties->architecture);
+    if (image.empty()) return {hip_error_no_binary_for_gpu, "hipModuleLoadData"};
+    const DriverCode loaded{table_->module_load_data(&module_, image.data()), "hipModuleLoadData"};
+    if (!loaded.ok()) return loaded;
+    return {table_->module_get_function(&scatter_, module_, scatter_kernel), "hipModuleGetFunction"};
+  }
+  DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) override {
+    HipAddress list = native(pieces);
+    void* parameters[] = {&list};
+    return {table_->module_launch_kernel(scatter_, count, 1, 1, kernel_threads, 1, 1, 0, native(stream),
+                                         parameters, nullptr),
+            "hipModuleLaunchKernel"};
+  }
 
  private:
   const std::shared_ptr<const HipTable> table_;
   const HipDevice device_;
+  HipModule module_ = nullptr;
+  HipFunction scatter_ = nullptr;
 };
 
 }  // namespace

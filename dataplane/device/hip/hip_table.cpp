@@ -57,6 +57,7 @@ void find_work(HipSymbols& symbols, HipTable& table) {
   symbols.find(table.host_free, "hipHostFree");
   symbols.find(table.host_register, "hipHostRegister");
   symbols.find(table.host_unregister, "hipHostUnregister");
+  symbols.find(table.host_get_device_pointer, "hipHostGetDevicePointer");
   symbols.find(table.memcpy_htod_async, "hipMemcpyHtoDAsync");
   symbols.find(table.memcpy_dtoh_async, "hipMemcpyDtoHAsync");
   symbols.find(table.memcpy_dtod_async, "hipMemcpyDtoDAsync");
@@ -69,6 +70,11 @@ void find_work(HipSymbols& symbols, HipTable& table) {
   symbols.find(table.event_destroy, "hipEventDestroy");
   symbols.find(table.event_record, "hipEventRecord");
   symbols.find(table.event_synchronize, "hipEventSynchronize");
+  symbols.find(table.get_device_properties, "hipGetDevicePropertiesR0600");
+  symbols.find(table.module_load_data, "hipModuleLoadData");
+  symbols.find(table.module_unload, "hipModuleUnload");
+  symbols.find(table.module_get_function, "hipModuleGetFunction");
+  symbols.find(table.module_launch_kernel, "hipModuleLaunchKernel");
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct HipTable {
   HipHostFree host_free = nullptr;
   HipHostRegister host_register = nullptr;
   HipHostUnregister host_unregister = nullptr;
+  HipHostGetDevicePointer host_get_device_pointer = nullptr;
   HipMemcpyHtoDAsync memcpy_htod_async = nullptr;
   HipMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
   HipMemcpyDtoDAsync memcpy_dtod_async = nullptr;
@@ -48,6 +49,12 @@ struct HipTable {
   HipEventDestroy event_destroy = nullptr;
   HipEventRecord event_record = nullptr;
   HipEventSynchronize event_synchronize = nullptr;
+
+  HipGetDeviceProperties600 get_device_properties = nullptr;
+  HipModuleLoadData module_load_data = nullptr;
+  HipModuleUnload module_unload = nullptr;
+  HipModuleGetFunction module_get_function = nullptr;
+  HipModuleLaunchKernel module_launch_kernel = nullptr;
 };
 
 struct LoadedHip {

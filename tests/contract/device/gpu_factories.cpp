@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU whose writer lives in this process, over a fake driver: PENSTOCK_TEST_GPU is "cuda", or "hip-7.1" and the like.
+// A GPU whose writer lives in this process, over a fake driver: PENSTOCK_TEST_GPU is "cuda", or "hip-7.1" and the like;
+// with PENSTOCK_FAKE_NO_BINARY=1 the host converts.
 // On a machine with a GPU "real-cuda" and "real-hip" take the system's driver.
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "dataplane/base/check.hpp"
+#include "dataplane/base/mapping.hpp"
 #include "dataplane/base/units.hpp"
 #include "dataplane/device/gpu/gpu_device.hpp"
 #include "dataplane/device/gpu/gpu_frame_writer.hpp"
@@ -35,16 +37,30 @@ std::shared_ptr<GpuDriver> driver() {
 class GpuUnderTest final : public DeviceUnderTest {
  public:
   GpuUnderTest(std::shared_ptr<GpuDriver> gpu, std::unique_ptr<GpuDevice> device, std::uint64_t frame_bytes)
-      : client_(std::move(gpu), frame_bytes), device_(std::move(device)) {}
+      : client_(std::move(gpu), frame_bytes), device_(std::move(device)) {
+    auto staging = Mapping::anonymous(32 * mib);
+    CHECK(staging.has_value());
+    staging_ = std::move(*staging);
+    CHECK(device_->writer().use_staging(staging_.bytes(), -1).has_value());
+  }
 
   FrameOwner& owner() override { return device_->owner(); }
   FrameWriter& writer() override { return device_->writer(); }
+  std::span<const std::byte> stage(std::span<const std::byte> bytes) override {
+    if (bytes.size() > staging_.size() - staged_) staged_ = 0;
+    const std::span<std::byte> place = staging_.bytes().subspan(staged_, bytes.size());
+    std::ranges::copy(bytes, place.begin());
+    staged_ += bytes.size();
+    return place;
+  }
   std::vector<std::byte> read_as_client(int frame_fd) override { return client_.read(frame_fd); }
   bool fill_as_client(int frame_fd, std::byte value) override { return client_.fill(frame_fd, value); }
   bool seals_what_is_shared() const override { return false; }
 
  private:
   GpuClient client_;
+  Mapping staging_;  // Before the device, whose end unregisters it.
+  std::uint64_t staged_ = 0;
   std::unique_ptr<GpuDevice> device_;
 };
 

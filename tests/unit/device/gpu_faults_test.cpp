@@ -17,6 +17,7 @@
 #include "dataplane/device/gpu/gpu_device.hpp"
 #include "dataplane/device/gpu/gpu_frame_writer.hpp"
 #include "dataplane/kernels/convert.hpp"
+#include "dataplane/kernels/device_code.hpp"
 #include "tests/support/drive_device.hpp"
 #include "tests/support/fake_gpu.hpp"
 #include "tests/support/fixed_headroom.hpp"
@@ -25,7 +26,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint64_t frame_bytes = 2 * mib;
-constexpr std::uint64_t occurrences_max = 4;
+constexpr std::uint64_t occurrences_max = 3;
 
 // What became of a short life. Each is fine in its place.
 enum class Outcome : std::uint8_t {
@@ -207,6 +208,13 @@ std::vector<Faulty> faults() {
       {"cuMemcpyDtoDAsync", "hipMemcpyDtoDAsync", context_codes, {writer_lost}},
       {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", context_codes, {writer_lost}},
       {"cuStreamSynchronize", "hipStreamSynchronize", context_codes, {writer_lost, done}},
+      {"cuMemHostGetDevicePointer", "hipHostGetDevicePointer", context_codes, {done, not_opened}},
+      {"cuModuleLoadData", "hipModuleLoadData", {1, 2, 209, 218, 222, 999}, {done}},
+      {"cuModuleLoadData", "hipModuleLoadData", {3, 4, 201, 700}, {not_opened}},
+      {"cuModuleGetFunction", "hipModuleGetFunction", {1, 500, 999}, {done}},
+      {"cuModuleGetFunction", "hipModuleGetFunction", {3, 4, 201, 700}, {not_opened}},
+      {"cuLaunchKernel", "hipModuleLaunchKernel", with(context_codes, {400, 701, 717}), {writer_lost}},
+      {"cuModuleUnload", "hipModuleUnload", context_codes, {done}},
       {"cuMemFreeHost", "hipHostFree", context_codes, {done}},
       {"cuMemHostUnregister", "hipHostUnregister", context_codes, {done}},
       {"cuEventDestroy", "hipEventDestroy", context_codes, {done}},
@@ -228,6 +236,13 @@ class GpuFaults : public testing::Test {
     const Outcome outcome = life.run([&] { fake_.set_faults(plan); });
     return outcome;
   }
+  // The build may have no compiler for it.
+  static bool has_device_code() {
+    return is_hip() ? !hip_device_code("gfx90a").empty() : !cuda_device_code().empty();
+  }
+  static bool is_of_modules(const std::string& call) {
+    return call.find("Module") != std::string::npos || call.find("LaunchKernel") != std::string::npos;
+  }
   static std::ptrdiff_t open_descriptors() {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
@@ -246,9 +261,8 @@ TEST_F(GpuFaults, AShortLifeWithoutOneIsDoneAndUsesEachCall) {
   EXPECT_EQ(run(""), Outcome::done);
   for (const Faulty& fault : faults()) {
     const char* const call = is_hip() ? fault.hip : fault.cuda;
-    if (call != nullptr) {
-      EXPECT_GT(fake_.calls(call), 0u) << call;
-    }
+    if (call == nullptr || (!has_device_code() && is_of_modules(call))) continue;
+    EXPECT_GT(fake_.calls(call), 0u) << call;
   }
   EXPECT_EQ(left(), "0 handles, 0 mappings, 0 reserved, 0 used");
   EXPECT_EQ(locked(), 0u);
