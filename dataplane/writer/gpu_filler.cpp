@@ -29,7 +29,10 @@ Outcome<std::unique_ptr<GpuFiller>> GpuFiller::open(GpuVendor vendor, const std:
   auto driver = find_gpu(vendor, id);
   if (!driver) return tl::unexpected(std::move(driver.error()));
   const SelfTestReport test = run_self_test(**driver, default_gpu_frame_bytes((*driver)->description()));
-  if (!test.passed) return fail(FailureKind::device_unhealthy, id + " failed its self-test: " + test.problem);
+  // A full GPU says nothing against it: the frames of the writer before this one may fill it.
+  if (!test.passed && !test.lacked_memory) {
+    return fail(FailureKind::device_unhealthy, id + " failed its self-test: " + test.problem);
+  }
   Result<std::unique_ptr<GpuFrameWriter>> writer = GpuFrameWriter::open(*std::move(driver), {});
   if (!writer) {
     return fail(FailureKind::device_unhealthy,

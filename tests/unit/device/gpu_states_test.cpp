@@ -181,6 +181,18 @@ TEST(GpuSelfTest, NamesTheStepThatFailsAndLeavesNothing) {
   }
 }
 
+TEST(GpuSelfTest, TellsAFullGpuFromABrokenOne) {
+  const auto lacked_memory = [](const Environment& environment) {
+    return with_fake("cuda", environment, [](const FakeGpu& fake) {
+      const SelfTestReport report = run_self_test(*fake.gpu(), 32 * mib);
+      return fmt::format("{} {}", report.passed, report.lacked_memory);
+    });
+  };
+  EXPECT_EQ(lacked_memory({{"PENSTOCK_FAKE_DEVICE_BYTES", "16MiB"}}), "false true");
+  EXPECT_EQ(lacked_memory({{"PENSTOCK_FAKE_FAULTS", "cuMemCreate:800"}}), "false false");
+  EXPECT_EQ(lacked_memory({}), "true false");
+}
+
 TEST(GpuSelfTest, ASlowOrHungDriverIsLeftBehind) {
   const std::string found = with_fake(
       "cuda", {{"PENSTOCK_FAKE_FAULTS", "cuMemMap:hang"}},
