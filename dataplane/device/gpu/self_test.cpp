@@ -57,6 +57,7 @@ bool SelfTest::step(const char* name, DriverCode code) {
   if (!code.ok() && report_.problem.empty()) {
     report_.problem =
         fmt::format("{}: {} answered {} ({})", name, code.call, code.native, driver_code_name(code.native));
+    report_.lacked_memory = classify(code) == DriverClass::pressure;
   }
   return code.ok();
 }
