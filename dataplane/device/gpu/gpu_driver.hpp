@@ -88,6 +88,9 @@ class DriverContext {
   DriverContext() = default;
 };
 
+// Of an address range for so many bytes: the largest power of two that divides them. REQUIRES: bytes > 0.
+constexpr std::uint64_t natural_alignment(std::uint64_t bytes) { return bytes & (~bytes + 1); }
+
 // For what must be given back: once more when the driver refuses.
 template <class Call>
 DriverCode insist(const Call& call) {
@@ -111,6 +114,7 @@ class GpuDriver {
 
   // `fd` stays the caller's and stays open until access is set.
   virtual DriverCode import_fd(int fd, MemoryHandle& imported) = 0;
+  // `alignment`: a power of two.
   virtual DriverCode reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& at) = 0;
   virtual DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) = 0;
   virtual DriverCode set_access(DeviceAddress at, std::uint64_t bytes, MappedRights rights) = 0;

@@ -48,7 +48,7 @@ Result<FenceId> GpuFrameWriter::map(FrameId frame, int fd, std::uint64_t bytes, 
 // and the handle is released only then: HIP resolves imports late.
 DriverCode GpuFrameWriter::map_frame(int fd, MappedFrame& frame, bool& undone) {
   DeviceAddress range{};
-  DriverCode code = driver_->reserve(frame.bytes, frame.bytes, range);
+  DriverCode code = driver_->reserve(frame.bytes, natural_alignment(frame.bytes), range);
   if (!code.ok()) return code;
   MemoryHandle handle{};
   code = driver_->import_fd(fd, handle);

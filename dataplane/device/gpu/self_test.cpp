@@ -76,7 +76,7 @@ bool SelfTest::make_and_map() {
   if (!step("export", driver_.export_fd(made_, fd_))) return false;
   if (!step("import", driver_.import_fd(fd_.get(), imported_))) return false;
   has_imported_ = true;
-  if (!step("reserve", driver_.reserve(bytes_, bytes_, range_))) return false;
+  if (!step("reserve", driver_.reserve(bytes_, natural_alignment(bytes_), range_))) return false;
   has_range_ = true;
   if (!step("map", driver_.map(range_, bytes_, imported_))) return false;
   is_mapped_ = true;

@@ -134,12 +134,13 @@ TEST(GpuStates, AnIdNamesTheSameGpuWhateverTheOrdinals) {
   }
 }
 
-std::string self_test(const std::string& name, const Environment& environment) {
-  return with_fake(name, environment, [](const FakeGpu& fake) {
+std::string self_test(const std::string& name, const Environment& environment,
+                      std::uint64_t frame_bytes = 32 * mib) {
+  return with_fake(name, environment, [frame_bytes](const FakeGpu& fake) {
     SelfTestReport report;
     {
       const std::shared_ptr<GpuDriver> gpu = fake.gpu();
-      report = run_self_test(*gpu, 32 * mib);
+      report = run_self_test(*gpu, frame_bytes);
     }
     const FakeLive live = fake.live();
     if (live.handles + live.mappings + live.reserved_bytes + fake.used_bytes() != 0)
@@ -151,6 +152,7 @@ std::string self_test(const std::string& name, const Environment& environment) {
 TEST(GpuSelfTest, PassesOnEachDriverThatCanBeUsed) {
   for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1"}) {
     EXPECT_EQ(self_test(name, {}), "passed") << name;
+    EXPECT_EQ(self_test(name, {}, 6 * mib), "passed") << name << ", frames that are no power of two";
     EXPECT_EQ(self_test(name, {{"PENSTOCK_FAKE_GIVE_BACK_MS", "20"}}), "passed") << name;
   }
 }
