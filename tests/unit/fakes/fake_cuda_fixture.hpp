@@ -73,7 +73,7 @@ inline void give_back(CudaAddress address) {
 // SIGSEGV, which sanitizers turn into an exit of their own.
 inline bool died_of_a_fault(int status) {
   return (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) ||
-         (WIFEXITED(status) && WEXITSTATUS(status) == 1);
+         (WIFEXITED(status) && WEXITSTATUS(status) != 0);
 }
 
 // Initialised, no faults planned; afterwards nothing may be left.

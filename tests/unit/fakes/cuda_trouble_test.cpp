@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trouble on demand: calls that hang or kill, no descriptors left, memory that goes back late, contexts that cost.
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "tests/support/eventually.hpp"
+#include "tests/unit/fakes/fake_cuda_fixture.hpp"
+
+namespace penstock::fake {
+namespace {
+
+using FakeCudaTroubleDeathTest = FakeCuda;
+
+void set(const char* name, const char* value) {
+  value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
+  penstock_fake_read_settings();
+}
+
+void create_under_a_timer() {
+  const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 50'000}};
+  ::setitimer(ITIMER_REAL, &soon, nullptr);
+  create();
+}
+
+void create_without_descriptors() {
+  const rlimit none{.rlim_cur = 3, .rlim_max = 3};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const CudaMemProperties properties = device_memory();
+  CudaMemHandle handle = 0;
+  ::_exit(cuMemCreate(&handle, frame_bytes, &properties, 0));
+}
+
+TEST_F(FakeCudaTroubleDeathTest, ACallMayHangOrKill) {
+  penstock_fake_set_faults("cuMemCreate:hang@1");
+  EXPECT_EXIT(create_under_a_timer(), ::testing::KilledBySignal(SIGALRM), "");
+  penstock_fake_set_faults("cuMemCreate:kill@1");
+  EXPECT_EXIT(create(), ::testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST_F(FakeCudaTroubleDeathTest, NoDescriptorLeftReadsAsOutOfMemory) {
+  EXPECT_EQ(cuMemRelease(create()), cuda_success);  // The ledger is open.
+  EXPECT_EXIT(create_without_descriptors(), ::testing::ExitedWithCode(cuda_error_out_of_memory), "");
+}
+
+TEST_F(FakeCudaTroubleDeathTest, APlanThatIsNoneEndsTheTest) {
+  EXPECT_DEATH(penstock_fake_set_faults("cuMemCreate"), "expected NAME:ACTION");
+  EXPECT_DEATH(penstock_fake_set_faults("cuMemCreate:often"), "expected NAME:ACTION");
+}
+
+TEST_F(FakeCuda, MemoryMayGoBackLate) {
+  set("PENSTOCK_FAKE_GIVE_BACK_MS", "30");
+  EXPECT_EQ(cuMemRelease(create()), cuda_success);
+  EXPECT_EQ(penstock_fake_used_bytes(0), frame_bytes);
+  EXPECT_TRUE(eventually([] { return penstock_fake_used_bytes(0) == 0; }));
+  set("PENSTOCK_FAKE_GIVE_BACK_MS", nullptr);
+}
+
+TEST_F(FakeCuda, AContextCostsWhatWasSaid) {
+  set("PENSTOCK_FAKE_CONTEXT_BYTES", "64MiB");
+  CudaContext context = nullptr;
+  ASSERT_EQ(cuCtxCreate_v2(&context, 0, 0), cuda_success);
+  EXPECT_EQ(penstock_fake_used_bytes(0), 64 * mebibyte);
+  EXPECT_EQ(cuCtxDestroy_v2(context), cuda_success);
+  EXPECT_EQ(penstock_fake_used_bytes(0), 0U);
+  set("PENSTOCK_FAKE_CONTEXT_BYTES", nullptr);
+}
+
+TEST_F(FakeCuda, ManyFramesAreSparseAndCheap) {
+  constexpr std::uint64_t large = std::uint64_t{32} << 20;
+  set("PENSTOCK_FAKE_DEVICE_BYTES", "24GiB");
+  std::vector<CudaMemHandle> handles(768);
+  const CudaMemProperties properties = device_memory();
+  const CudaAddress address = reserve(handles.size() * large);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    ASSERT_EQ(cuMemCreate(&handles[i], large, &properties, 0), cuda_success);
+    ASSERT_EQ(cuMemMap(address + i * large, large, 0, handles[i], 0), cuda_success);
+    ASSERT_EQ(cuMemRelease(handles[i]), cuda_success);
+  }
+  EXPECT_EQ(set_access(address, handles.size() * large, cuda_mem_access_read), cuda_success);
+  EXPECT_EQ(penstock_fake_frames(0), 768U);
+  EXPECT_EQ(cuMemUnmap(address, handles.size() * large), cuda_success);
+  EXPECT_EQ(cuMemAddressFree(address, handles.size() * large), cuda_success);
+  set("PENSTOCK_FAKE_DEVICE_BYTES", nullptr);
+}
+
+}  // namespace
+}  // namespace penstock::fake
