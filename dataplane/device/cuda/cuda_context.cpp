@@ -82,13 +82,17 @@ class CudaDriverContext final : public DriverContext {
 
   DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
     void* made = nullptr;
-    const DriverCode code{table_->mem_host_alloc(&made, bytes, cuda_host_alloc_portable), "cuMemHostAlloc"};
+    const DriverCode code{
+        table_->mem_host_alloc(&made, bytes, cuda_host_alloc_portable | cuda_host_alloc_device_map),
+        "cuMemHostAlloc"};
     if (code.ok()) memory = made;
     return code;
   }
   DriverCode free_host(void* memory) override { return {table_->mem_free_host(memory), "cuMemFreeHost"}; }
   DriverCode register_host(void* memory, std::uint64_t bytes) override {
-    return {table_->mem_host_register(memory, bytes, cuda_host_register_portable), "cuMemHostRegister"};
+    return {
+        table_->mem_host_register(memory, bytes, cuda_host_register_portable | cuda_host_register_device_map),
+        "cuMemHostRegister"};
   }
   DriverCode unregister_host(void* memory) override {
     return {table_->mem_host_unregister(memory), "cuMemHostUnregister"};

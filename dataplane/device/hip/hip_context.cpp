@@ -83,13 +83,14 @@ class HipDriverContext final : public DriverContext {
 
   DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
     void* made = nullptr;
-    const DriverCode code{table_->host_malloc(&made, bytes, hip_host_portable), "hipHostMalloc"};
+    const DriverCode code{table_->host_malloc(&made, bytes, hip_host_portable | hip_host_mapped),
+                          "hipHostMalloc"};
     if (code.ok()) memory = made;
     return code;
   }
   DriverCode free_host(void* memory) override { return {table_->host_free(memory), "hipHostFree"}; }
   DriverCode register_host(void* memory, std::uint64_t bytes) override {
-    return {table_->host_register(memory, bytes, hip_host_portable), "hipHostRegister"};
+    return {table_->host_register(memory, bytes, hip_host_portable | hip_host_mapped), "hipHostRegister"};
   }
   DriverCode unregister_host(void* memory) override {
     return {table_->host_unregister(memory), "hipHostUnregister"};
