@@ -120,10 +120,13 @@ void GpuDeviceState::poll() {
 }
 
 void GpuDeviceState::pump() {
+  if (condemned_.empty() && made_.empty()) return;
   while (!condemned_.empty() && unmap_next()) {
   }
   while (!made_.empty() && map_next()) {
   }
+  // Nobody else is sure to come before their fences.
+  filler_->flush();
 }
 
 // False when the filler takes no more for now.
