@@ -117,7 +117,7 @@ TEST(GpuStates, OneBrokenGpuDoesNotTakeTheOthersAlong) {
 TEST(GpuStates, AnIdNamesTheSameGpuWhateverTheOrdinals) {
   for (const auto& [name, variable] :
        {std::pair{"cuda", "CUDA_VISIBLE_DEVICES"}, {"hip-7.1", "HIP_VISIBLE_DEVICES"}}) {
-    const auto ids = [&](const std::string& visible) {
+    const auto ids = [name = name, variable = variable](const std::string& visible) {
       return with_fake(name, {{"PENSTOCK_FAKE_DEVICES", "2"}, {variable, visible}}, [](const FakeGpu& fake) {
         std::string text;
         for (const auto& gpu : fake.open().gpus) {
