@@ -85,7 +85,9 @@ void PagerCore::State::on(const NotCreated& event) {
   // As many more tries as there are pages, each in the place of an evicted one.
   for_each_waiting(*table, index, [&](TicketRecord& ticket) {
     ticket.creation_failure = event.reason;
-    if (ticket.kind == TicketKind::prefetch) {
+    if (ticket.kind == TicketKind::prefetch && unhealthy) {
+      finish(ticket, TicketResult::failed, event.reason);
+    } else if (ticket.kind == TicketKind::prefetch) {
       ticket.end = index;
       ticket.take_next = index;
       settle(ticket);

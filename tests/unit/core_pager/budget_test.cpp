@@ -222,6 +222,10 @@ TEST(PagerWriterLost, NothingIsEvictedForADeviceThatMakesNoFrames) {
   EXPECT_TRUE(rig.offloaded(ticket));
   EXPECT_EQ(rig.answer(ticket)->reason, FailureKind::device_unhealthy);
   EXPECT_FALSE(rig.has<Revoke>());
+  const Ticket ahead = rig.prefetch(6, 1);
+  rig.step(NotCreated{.page = {weights, 6}, .reason = FailureKind::device_unhealthy});
+  EXPECT_EQ(rig.answer(ahead)->result, TicketResult::failed);
+  EXPECT_EQ(rig.answer(ahead)->reason, FailureKind::device_unhealthy);
   // The next one is tried at once: there is room.
   rig.fault(bob, 6, 1);
   EXPECT_TRUE(rig.has<CreateFrame>());
