@@ -70,7 +70,7 @@ Result<> RemoteFiller::use_staging(std::span<std::byte> memory, int fd) {
   CHECK(!staging_.file && !memory.empty());
   staging_ = {.memory = memory, .file = TRY(duplicate(fd))};
   // A writer that is started later gets it first; see start().
-  if (refusal()) send_stage();
+  if (running()) send_stage();
   return {};
 }
 
@@ -83,7 +83,8 @@ void RemoteFiller::send_stage() {
 
 Result<> RemoteFiller::refusal() const {
   if (state_ == WriterState::quarantined) return Error{Errc::closed, 0, "the device's writer is quarantined"};
-  if (state_ == WriterState::lost) return Error{Errc::device, 0, "the device's writer is lost"};
+  const bool recovering = state_ == WriterState::starting && incarnation_ > 1;
+  if (state_ == WriterState::lost || recovering) return Error{Errc::device, 0, "the device's writer is lost"};
   return {};
 }
 
@@ -141,7 +142,7 @@ Result<FenceId> RemoteFiller::checksum(FrameId frame) {
 }
 
 void RemoteFiller::flush() {
-  if (!refusal()) return;
+  if (!running()) return;
   while (!commands_.empty() && send_some()) {
   }
 }

@@ -79,6 +79,7 @@ class RemoteFiller final : public FrameFiller {
   RemoteFiller(WriterProgram program, const RemoteFillerOptions& options, UniqueFd events, UniqueFd timer,
                EventFd wake);
   Result<> watch(int fd, std::uint32_t what, int operation) const;
+  bool running() const { return state_ == WriterState::starting || state_ == WriterState::ready; }
   Result<> refusal() const;
   Result<> refuse_when_full() const;
   Result<FenceId> queue(WriterCommand command, UniqueFd descriptor = {});

@@ -50,7 +50,7 @@ void RemoteFiller::start() {
 
 // The process will be gone, if it is not yet; the caller hears of it from reached().
 void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
-  if (!refusal()) return;
+  if (!running()) return;
   commands_.clear();
   map_failures_.clear();
   checksums_.clear();
@@ -75,7 +75,7 @@ void RemoteFiller::look_at_process() {
   process_.reset();
   stats_.pid = 0;
   const std::int32_t how = ended->signal != 0 ? ended->signal : -1 - ended->exit_code;
-  if (refusal()) {
+  if (running()) {
     lose(WriterLoss::died, how);
   } else if (stats_.last_loss == WriterLoss::died && stats_.last_detail == 0) {
     stats_.last_detail = how;
@@ -85,7 +85,7 @@ void RemoteFiller::look_at_process() {
 
 void RemoteFiller::tick() {
   ++ticks_;
-  if (!refusal()) return;
+  if (!running()) return;
   flush();
   ++age_ticks_;
   if (state_ == WriterState::starting) {
