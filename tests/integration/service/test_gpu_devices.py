@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs as devices: the service on fake drivers, with the processes that fill their memory killed, stopped and broken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import unittest
+from pathlib import Path
+
+import daemon
+
+MIB = 1 << 20
+PAGE = 32 * MIB
+VENDORS = ("cuda", "hip")
+
+
+def fakes(vendor: str) -> Path:
+    return daemon.BUILD / "fakes" / vendor
+
+
+class GpuDaemon(daemon.Daemon):
+    """On a fake driver; `more` are further variables of its environment."""
+
+    def __init__(self, vendor: str, extra: str = "", wait: bool = True, **more: str) -> None:
+        environment = {"LD_LIBRARY_PATH": str(fakes(vendor)), "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB",
+                       "PENSTOCK_FAKE_STREAM_DELAY_US": "20", **more}
+        self.extra_text = extra
+        super().__init__(environment=environment, wait=wait)
+
+    def default_config(self, capacity: str, extra: str) -> str:
+        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[metrics]\nlisten = "127.0.0.1:0"\n'
+                + self.extra_text)
+
+    def writers(self) -> list[int]:
+        """The processes that the service started and has not collected."""
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            found += [int(word) for word in (task / "children").read_text(encoding="ascii").split()]
+        return found
+
+    def wait_for_state(self, state: str) -> bool:
+        return daemon.wait_until(lambda: self.device()["state"] == state, 30)
+
+
+def needs_fakes(case: unittest.TestCase, vendor: str) -> None:
+    if not any(fakes(vendor).glob("lib*.so*")):
+        case.skipTest(f"requires the fake drivers in {fakes(vendor)}")
+
+
+class GpuDevices(unittest.TestCase):
+    def start(self, vendor: str, extra: str = "", **more: str) -> GpuDaemon:
+        needs_fakes(self, vendor)
+        return self.enterContext(GpuDaemon(vendor, extra, **more))
+
+    def load(self, running: GpuDaemon, tensors: int = 24) -> Path:
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path, tensors=tensors)
+        answer = running.ask("load", str(path))
+        self.assertNotIn("error", answer)
+        self.assertGreaterEqual(answer["bytes"], tensors * 4 * MIB)
+        return path
+
+    def test_each_vendor_is_shown_and_loads(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor), GpuDaemon(vendor) as running:
+                needs_fakes(self, vendor)
+                devices = running.ask("status")["devices"]
+                self.assertEqual([vendor], [device["kind"] for device in devices])
+                self.assertRegex(devices[0]["id"], rf"^{vendor}-[0-9a-f]{{8}}$")
+                self.assertEqual("ready", devices[0]["state"])
+                self.assertEqual(PAGE, devices[0]["page_bytes"])
+                self.load(running)
+                self.assertEqual(3 * PAGE, running.device()["used_bytes"])
+                self.assertEqual(3 * PAGE, running.ask("evict", "--all")["evicted_bytes"])
+                self.assertEqual(1, len(running.writers()))
+                self.assertEqual(0, running.stop())
+
+    def test_no_driver_library_is_linked(self) -> None:
+        for program in (daemon.PENSTOCKD, daemon.BUILD / "bin/penstock-writer"):
+            linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+            self.assertNotRegex(linked, "libcuda|amdhip|nvidia")
+
+    def test_a_killed_writer_is_replaced_and_nothing_is_left_behind(self) -> None:
+        running = self.start("cuda")
+        path = self.load(running)
+        before = running.descriptors()
+        for death in range(3):
+            (writer,) = running.writers()
+            os.kill(writer, signal.SIGKILL)
+            self.assertTrue(daemon.wait_until(lambda lost=death + 1: running.device()["writer_losses"] == lost))
+            self.assertTrue(running.wait_for_state("ready"))
+            self.assertEqual(3 * PAGE, running.device()["resident_bytes"], "what is full stays")
+            running.ask("evict", "--all")
+            self.assertNotIn("error", running.ask("load", str(path)))
+            self.assertTrue(daemon.wait_until(lambda: running.descriptors() == before),
+                            f"{before} descriptors before, {running.descriptors()} after")
+        self.assertEqual(1, len(running.writers()))
+        kinds = [entry["kind"] for entry in running.ask("explain")["decisions"]]
+        self.assertIn("device", kinds)
+
+    def test_writers_that_keep_dying_are_a_quarantine_that_stops_nothing_else(self) -> None:
+        # Each writer's context dies at its first copy; the owner of the memory copies nothing.
+        running = self.start("cuda", extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8+")
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        for _ in range(6):
+            answer = running.ask("load", str(path))
+            self.assertEqual("device_unhealthy", answer.get("error", {}).get("kind"), answer)
+            if running.device()["state"] == "quarantined":
+                break
+            running.wait_for_state("ready")
+        self.assertTrue(running.wait_for_state("quarantined"))
+        self.assertEqual([], running.writers())
+        self.assertEqual(0, running.device()["used_bytes"])
+        self.assertIn("quarantined", running.log())
+        self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
+        self.assertEqual(0, running.stop())
+
+    def test_a_service_that_is_killed_takes_its_writer_along(self) -> None:
+        running = self.start("hip")
+        (writer,) = running.writers()
+        pidfd = os.pidfd_open(writer)
+        try:
+            os.kill(writer, signal.SIGSTOP)
+            running.process.kill()
+            running.process.wait()
+            self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
+        finally:
+            os.close(pidfd)
+
+    @staticmethod
+    def lives(pidfd: int) -> bool:
+        try:
+            signal.pidfd_send_signal(pidfd, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def test_host_memory_serves_where_no_gpu_can(self) -> None:
+        for more in ({"PENSTOCK_FAKE_STUB": "1"}, {"PENSTOCK_FAKE_DEVICES": "0"}, {"PENSTOCK_FAKE_NO_VMM": "1"},
+                     {"PENSTOCK_FAKE_FAULTS": "cuInit:803"}):
+            with self.subTest(more), GpuDaemon("cuda", **more) as running:
+                needs_fakes(self, "cuda")
+                self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
+                self.assertIn("cuda driver: ", running.log())
+
+    def test_a_gpu_that_is_turned_off_is_not_used(self) -> None:
+        running = self.start("cuda", extra='[device.cuda]\nenabled = "off"\n')
+        self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
+
+    def test_several_gpus_have_a_writer_each(self) -> None:
+        running = self.start("cuda", PENSTOCK_FAKE_DEVICES="3", PENSTOCK_FAKE_DEVICE_BYTES="1GiB")
+        devices = running.ask("status")["devices"]
+        self.assertEqual(3, len({device["id"] for device in devices}))
+        self.assertEqual(3, len(running.writers()))
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        for device in devices:
+            self.assertNotIn("error", running.ask("load", str(path), "--device", device["id"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
