@@ -7,6 +7,7 @@
 #include <string>
 
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -29,6 +30,9 @@ void follow_the_service() {
   ::prctl(PR_SET_NAME, "penstock-writer");
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   ::syscall(SYS_close_range, writer_socket_number + 1, ~0u, 0);
+  // A service that died before all that sends no signal any more.
+  pollfd service{.fd = writer_socket_number, .events = 0, .revents = 0};
+  if (::poll(&service, 1, 0) == 1 && (service.revents & POLLHUP) != 0) ::_exit(exit_done);
 }
 
 bool is_our_socket() {

@@ -118,6 +118,7 @@ class RemoteFiller final : public FrameFiller {
   RestartPolicy policy_;
   std::uint64_t ticks_ = 0;
   std::uint64_t restart_at_ = 0;  // Tick; while lost.
+  std::uint64_t kill_at_ = 0;     // Tick; of a process that gave up and is still there.
   std::uint32_t age_ticks_ = 0, stuck_ticks_ = 0, silent_ticks_ = 0;
   bool ping_open_ = false;
   bool loss_untold_ = false;

@@ -10,6 +10,8 @@
 namespace penstock {
 namespace {
 
+constexpr std::uint64_t hang_up_ticks =
+    2;                             // For a process that gave up to end by itself, so that it says why.
 constexpr int goodbye_ms = 2'000;  // For a process that was told to end, and again for one that was killed.
 
 }  // namespace
@@ -56,7 +58,9 @@ void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
   checksums_.clear();
   wants_writable_ = false;
   channel_ = WriterChannel();  // Closing takes it out of events_.
-  if (process_) process_->kill();
+  kill_at_ = ticks_ + hang_up_ticks;
+  const bool ends_by_itself = why == WriterLoss::died || why == WriterLoss::failed;
+  if (process_ && !ends_by_itself) process_->kill();
   ++stats_.losses;
   stats_.last_loss = why;
   stats_.last_detail = detail;
@@ -85,6 +89,7 @@ void RemoteFiller::look_at_process() {
 
 void RemoteFiller::tick() {
   ++ticks_;
+  if (!running() && process_ && ticks_ >= kill_at_) process_->kill();
   if (!running()) return;
   flush();
   ++age_ticks_;
