@@ -110,12 +110,23 @@ class CudaDriverContext final : public DriverContext {
     if (image.empty()) return {cuda_error_no_binary_for_gpu, "cuModuleLoadData"};
     const DriverCode loaded{table_->module_load_data(&module_, image.data()), "cuModuleLoadData"};
     if (!loaded.ok()) return loaded;
-    return {table_->module_get_function(&scatter_, module_, scatter_kernel), "cuModuleGetFunction"};
+    const DriverCode found{table_->module_get_function(&scatter_, module_, scatter_kernel),
+                           "cuModuleGetFunction"};
+    if (!found.ok()) return found;
+    return {table_->module_get_function(&checksum_, module_, checksum_kernel), "cuModuleGetFunction"};
   }
   DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) override {
     CudaAddress list = native(pieces);
     void* parameters[] = {&list};
     return {table_->launch_kernel(scatter_, count, 1, 1, kernel_threads, 1, 1, 0, native(stream), parameters,
+                                  nullptr),
+            "cuLaunchKernel"};
+  }
+  DriverCode launch_checksum(DeviceAddress tiles, std::uint32_t count, DeviceAddress sums,
+                             StreamHandle stream) override {
+    CudaAddress list = native(tiles), target = native(sums);
+    void* parameters[] = {&list, &target};
+    return {table_->launch_kernel(checksum_, count, 1, 1, kernel_threads, 1, 1, 0, native(stream), parameters,
                                   nullptr),
             "cuLaunchKernel"};
   }
@@ -125,7 +136,7 @@ class CudaDriverContext final : public DriverContext {
   const CudaDevice device_;
   const CudaContext context_;
   CudaModule module_ = nullptr;
-  CudaFunction scatter_ = nullptr;
+  CudaFunction scatter_ = nullptr, checksum_ = nullptr;
 };
 
 }  // namespace

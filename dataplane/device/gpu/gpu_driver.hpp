@@ -83,6 +83,9 @@ class DriverContext {
   virtual DriverCode load_kernels() = 0;
   // A launch of penstock_scatter over `count` pieces that lie where the device can read them. REQUIRES: loaded.
   virtual DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) = 0;
+  // A launch of penstock_checksum over `count` tiles; it adds to `sums`, which it can write. REQUIRES: loaded.
+  virtual DriverCode launch_checksum(DeviceAddress tiles, std::uint32_t count, DeviceAddress sums,
+                                     StreamHandle stream) = 0;
 
  protected:
   DriverContext() = default;

@@ -111,7 +111,10 @@ class HipDriverContext final : public DriverContext {
     if (image.empty()) return {hip_error_no_binary_for_gpu, "hipModuleLoadData"};
     const DriverCode loaded{table_->module_load_data(&module_, image.data()), "hipModuleLoadData"};
     if (!loaded.ok()) return loaded;
-    return {table_->module_get_function(&scatter_, module_, scatter_kernel), "hipModuleGetFunction"};
+    const DriverCode found{table_->module_get_function(&scatter_, module_, scatter_kernel),
+                           "hipModuleGetFunction"};
+    if (!found.ok()) return found;
+    return {table_->module_get_function(&checksum_, module_, checksum_kernel), "hipModuleGetFunction"};
   }
   DriverCode launch_scatter(DeviceAddress pieces, std::uint32_t count, StreamHandle stream) override {
     HipAddress list = native(pieces);
@@ -120,12 +123,20 @@ class HipDriverContext final : public DriverContext {
                                          parameters, nullptr),
             "hipModuleLaunchKernel"};
   }
+  DriverCode launch_checksum(DeviceAddress tiles, std::uint32_t count, DeviceAddress sums,
+                             StreamHandle stream) override {
+    HipAddress list = native(tiles), target = native(sums);
+    void* parameters[] = {&list, &target};
+    return {table_->module_launch_kernel(checksum_, count, 1, 1, kernel_threads, 1, 1, 0, native(stream),
+                                         parameters, nullptr),
+            "hipModuleLaunchKernel"};
+  }
 
  private:
   const std::shared_ptr<const HipTable> table_;
   const HipDevice device_;
   HipModule module_ = nullptr;
-  HipFunction scatter_ = nullptr;
+  HipFunction scatter_ = nullptr, checksum_ = nullptr;
 };
 
 }  // namespace
