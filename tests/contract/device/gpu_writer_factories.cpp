@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU whose context is held by penstock-writer, as the service has it, over a fake driver that both processes load.
-// PENSTOCK_TEST_GPU is "cuda", or "hip-7.1" and the like.
+// PENSTOCK_TEST_GPU is "cuda", or "hip-7.1" and the like; "real-cuda" and "real-hip" take the system's driver.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -28,7 +28,12 @@ std::string wanted() {
 
 std::shared_ptr<GpuDriver> driver() {
   const std::string name = wanted();
-  return name == "cuda" ? FakeGpu::cuda().gpu() : FakeGpu::hip(name.substr(4)).gpu();
+  if (name == "cuda") return FakeGpu::cuda().gpu();
+  if (name.starts_with("hip-")) return FakeGpu::hip(name.substr(4)).gpu();
+  const OpenedVendor real =
+      open_vendor(name == "real-hip" ? GpuVendor::hip : GpuVendor::cuda, DriverLoading::load);
+  CHECK(!real.gpus.empty());
+  return real.gpus.front();
 }
 
 class RemoteGpuUnderTest final : public DeviceUnderTest {
