@@ -10,6 +10,7 @@
 #include "dataplane/base/memfd.hpp"
 #include "dataplane/base/units.hpp"
 #include "service/client/client.hpp"
+#include "service/client/host_mapper.hpp"
 #include "service/client/status.hpp"
 #include "service/protocol/sealed_blob.hpp"
 
@@ -232,12 +233,12 @@ Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
                 "close it and open it again");
   }
   if (!open.table) {
-    auto table = Table::create(*shape, *found->paging, birth_);
-    if (!table) {
+    auto mapper = HostMapper::create(shape->pages, shape->page_bytes, shape->copy_on_write);
+    if (!mapper) {
       control_.post(*epoch, wire::CloseTable{parts->attachment.number});
-      return tl::unexpected(to_failure(table.error(), "address space for the table"));
+      return tl::unexpected(to_failure(mapper.error(), "address space for the table"));
     }
-    open.table = std::move(*table);
+    open.table = std::make_unique<Table>(*shape, *found->paging, birth_, std::move(*mapper));
   }
   open.tensor_offsets = std::move(parts->tensor_offsets);
   found->paging->attach(*open.table, std::move(parts->attachment));

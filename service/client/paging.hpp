@@ -118,7 +118,7 @@ class Paging {
   // `lost`: the descriptors didn't arrive.
   void take(const wire::GrantBatch& batch, const std::optional<Failure>& lost);
   void place(const wire::GrantBatch& batch);
-  void hide(const wire::GrantBatch& batch);
+  void finish(const wire::GrantBatch& batch);
   void commit(const wire::GrantBatch& batch);
   void complete(const PeerCompletion& completion);
   void revoke(const wire::RevokePage& revoke);

@@ -16,12 +16,6 @@ Failure violation(const char* rule) {
   return {FailureKind::protocol_violation, fmt::format("the service broke a rule: {}", rule), ""};
 }
 
-// The bytes of a page whose mapping was refused.
-Failure mapping_refused(const Error& error) {
-  return {FailureKind::exhausted, to_failure(error, "mapping a page").message,
-          "is vm.max_map_count too low, or RLIMIT_AS in the way?"};
-}
-
 }  // namespace
 
 void Paging::receive(const Request* awaited) {
@@ -83,7 +77,7 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
   {
     const auto no_fork = hold_fork();
     place(batch);
-    hide(batch);
+    finish(batch);
   }
   commit(batch);
   if (batch.completes()) complete(*batch.completes());
@@ -94,33 +88,36 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
 void Paging::place(const wire::GrantBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (fates_[i] != GrantFate::place) continue;
-    const auto placed = table_of(batch[i].table)->place(batch[i], fds_[i]);
+    Table* const table = table_of(batch[i].table);
+    const auto placed = table->place(batch[i], fds_[i]);
     if (placed) continue;
-    could_not_map(batch[i], mapping_refused(placed.error()));
+    could_not_map(batch[i], table->mapper().refusal(placed.error()));
     fates_[i] = GrantFate::keep;
   }
 }
 
-void Paging::hide(const wire::GrantBatch& batch) {
+void Paging::finish(const wire::GrantBatch& batch) {
   for (std::size_t i = 0; i < batch.size();) {
     if (fates_[i] != GrantFate::place) {
       ++i;
       continue;
     }
-    // Neighbours are marked together: one call for a batch that is a range.
-    Table* const table = table_of(batch[i].table);
+    // Neighbours are finished together: one call for a batch that is a range.
+    const wire::GrantEntry first = batch[i];
     std::size_t end = i + 1;
-    while (end < batch.size() && fates_[end] == GrantFate::place && table_of(batch[end].table) == table &&
-           batch[end].page == batch[end - 1].page + 1) {
+    while (end < batch.size() && fates_[end] == GrantFate::place && batch[end].table == first.table &&
+           batch[end].writable == first.writable && batch[end].page == batch[end - 1].page + 1) {
       ++end;
     }
-    const auto hidden = table->hide({batch[i].page, static_cast<std::uint32_t>(end - i)});
+    Table* const table = table_of(first.table);
+    const auto finished = table->finish_run({first.page, static_cast<std::uint32_t>(end - i)},
+                                            first.writable ? Access::read_write : Access::read);
     for (; i < end; ++i) {
-      if (hidden) continue;
-      // What it replaced is gone already; a page that has a pin must stay readable, so it is kept and seen by children.
-      if (table->mapped(batch[i].page)) continue;
+      if (finished) continue;
+      // What it replaced is gone already, and a page that has a pin must stay: it is kept as it is.
+      if (table->mapped(batch[i].page) && table->mapper().usable_unfinished()) continue;
       table->remove(batch[i].page);
-      could_not_map(batch[i], mapping_refused(hidden.error()));
+      could_not_map(batch[i], table->mapper().refusal(finished.error()));
       fates_[i] = GrantFate::keep;
     }
   }

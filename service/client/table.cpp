@@ -5,26 +5,20 @@
 #include <bit>
 
 #include "dataplane/base/check.hpp"
-#include "dataplane/base/units.hpp"
 
 namespace penstock {
 
-Result<std::unique_ptr<Table>> Table::create(const TableShape& shape, Paging& paging,
-                                             const std::atomic<std::uint32_t>* birth) {
-  CHECK(std::has_single_bit(shape.page_bytes) && shape.page_bytes % small_page_bytes == 0);
-  CHECK(shape.bytes <= shape.pages * shape.page_bytes);
-  const std::uint64_t bytes = std::max<std::uint64_t>(shape.pages * shape.page_bytes, small_page_bytes);
-  Mapping range = TRY(Mapping::reserve(bytes, std::max(huge_page_bytes, small_page_bytes)));
-  return std::unique_ptr<Table>(new Table(shape, paging, birth, std::move(range)));
-}
-
-Table::Table(const TableShape& shape, Paging& paging, const std::atomic<std::uint32_t>* birth, Mapping range)
+Table::Table(const TableShape& shape, Paging& paging, const std::atomic<std::uint32_t>* birth,
+             std::unique_ptr<PageMapper> mapper)
     : birth_(birth),
       page_shift_(static_cast<std::uint32_t>(std::countr_zero(shape.page_bytes))),
       shape_(shape),
       paging_(paging),
-      range_(std::move(range)),
-      records_(shape.pages) {}
+      mapper_(std::move(mapper)),
+      records_(shape.pages) {
+  CHECK(std::has_single_bit(shape.page_bytes) && shape.page_bytes % small_page_bytes == 0);
+  CHECK(shape.bytes <= shape.pages * shape.page_bytes);
+}
 
 bool Table::pinned(PageSpan span) const {
   const PinWord* const words = words_.load(std::memory_order_acquire);
@@ -74,14 +68,7 @@ GrantFate Table::judge(const wire::GrantEntry& entry) const {
 }
 
 Result<> Table::place(const wire::GrantEntry& entry, int fd) {
-  const bool copies = shape_.copy_on_write && !entry.writable;
-  return range_.place(at(entry.page), fd, shape_.page_bytes,
-                      entry.writable ? Access::read_write : Access::read, 0,
-                      copies ? Sharing::copy_on_write : Sharing::shared);
-}
-
-Result<> Table::hide(PageSpan placed) {
-  return range_.keep_from_children(at(placed.first), placed.count * shape_.page_bytes);
+  return mapper_->place(entry.page, fd, entry.writable ? Access::read_write : Access::read);
 }
 
 std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
@@ -101,7 +88,7 @@ std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
 
 void Table::remove(std::uint32_t page) {
   // Refused only when the process is out of mappings; the caller then keeps the page.
-  (void)range_.unplace(at(page), shape_.page_bytes);
+  (void)mapper_->remove(page);
 }
 
 std::optional<Table::Mapped> Table::mapped(std::uint32_t page) const {
@@ -126,7 +113,7 @@ bool Table::give_up(std::uint32_t page) {
   if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING && !start_revoke(pin))
     return false;
   // Out of mappings: the word stays `revoking`, and the page is asked for again later.
-  if (!range_.unplace(at(page), shape_.page_bytes)) return false;
+  if (!mapper_->remove(page)) return false;
   set_unmapped(pin);
   Record& record = records_[page];
   record = {.revoked = record.revoked, .overlay_revoked = record.overlay_revoked};
@@ -139,7 +126,7 @@ Outcome<void> Table::allow_writes(PageSpan span) {
   }
   for (std::uint32_t page = span.first; page != span.end(); ++page) {
     if (records_[page].writers++ > 0 || records_[page].personal) continue;
-    if (range_.protect(at(page), shape_.page_bytes, Access::read_write)) continue;
+    if (mapper_->make_writable(page)) continue;
     (void)end_writes({span.first, page - span.first + 1});
     return fail(FailureKind::exhausted, "no memory for writable copies of a page");
   }
@@ -151,8 +138,7 @@ Outcome<void> Table::end_writes(PageSpan span) {
     if (records_[page].writers == 0)
       return fail(FailureKind::unpinned, "writes to the page were not allowed");
     if (--records_[page].writers > 0 || records_[page].personal) continue;
-    if (!range_.drop_copies(at(page), shape_.page_bytes) ||
-        !range_.protect(at(page), shape_.page_bytes, Access::read)) {
+    if (!mapper_->drop_copies(page)) {
       return fail(FailureKind::exhausted, "the copies of a page can't be dropped");
     }
   }

@@ -19,6 +19,7 @@
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/result.hpp"
 #include "service/client/include/penstock.h"
+#include "service/client/page_mapper.hpp"
 #include "service/client/pin_words.hpp"
 #include "service/protocol/control_messages.hpp"
 #include "service/protocol/device_codec.hpp"
@@ -26,12 +27,6 @@
 namespace penstock {
 
 class Paging;
-
-struct PageSpan {
-  std::uint32_t first = 0;
-  std::uint32_t count = 0;
-  std::uint32_t end() const { return first + count; }
-};
 
 // What stays the same over all connections.
 struct TableShape {
@@ -74,16 +69,17 @@ enum class GrantFate : std::uint8_t {
 
 class Table {
  public:
-  // Reserves the address range. REQUIRES: page_bytes is a power of two, a multiple of 4096; the bytes fit the pages.
-  static Result<std::unique_ptr<Table>> create(const TableShape& shape, Paging& paging,
-                                               const std::atomic<std::uint32_t>* birth);
+  // REQUIRES: page_bytes is a power of two, a multiple of 4096; the bytes fit the pages; the mapper is of that many.
+  Table(const TableShape& shape, Paging& paging, const std::atomic<std::uint32_t>* birth,
+        std::unique_ptr<PageMapper> mapper);
   ~Table() = default;
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
   const TableShape& shape() const { return shape_; }
   Paging& paging() const { return paging_; }
-  std::byte* address() const { return range_.data(); }
+  std::byte* address() const { return mapper_->address(); }
+  PageMapper& mapper() { return *mapper_; }
   bool forked() const { return birth_->load(std::memory_order_relaxed) == 0; }
   bool cooperative() const { return shape_.mode == RevokeMode::cooperative; }
   // The pages of [offset, offset + bytes), or nullopt when that leaves the table.
@@ -111,7 +107,8 @@ class Table {
 
   GrantFate judge(const wire::GrantEntry& entry) const;
   Result<> place(const wire::GrantEntry& entry, int fd);
-  Result<> hide(PageSpan placed);
+  // REQUIRES: neighbours, all with that access.
+  Result<> finish_run(PageSpan placed, Access access) { return mapper_->finish_run(placed, access); }
   // The page is mapped now. Returns the shared page that a private one replaced: it is to be released.
   std::optional<PageName> commit(const wire::GrantEntry& entry);
   // Undoes place().
@@ -158,8 +155,6 @@ class Table {
     bool busy = false;
   };
 
-  Table(const TableShape& shape, Paging& paging, const std::atomic<std::uint32_t>* birth, Mapping range);
-  std::uint64_t at(std::uint32_t page) const { return static_cast<std::uint64_t>(page) * shape_.page_bytes; }
   std::uint64_t word_of(const Mapping& words, std::uint32_t page) const;
 
   // What a pin needs comes first.
@@ -168,7 +163,7 @@ class Table {
   std::uint32_t page_shift_;
   TableShape shape_;
   Paging& paging_;
-  Mapping range_;
+  const std::unique_ptr<PageMapper> mapper_;
   std::vector<Record> records_;
   TableAttachment at_;
   std::vector<Mapping> given_up_;  // Regions of lost connections.

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// HostMapper: frames that are memfds, in one reserved range. Children made by fork get none of them.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "service/client/page_mapper.hpp"
+
+namespace penstock {
+
+class HostMapper final : public PageMapper {
+ public:
+  // `copies`: pages that are mapped to be read can be made writable, for this process alone.
+  static Result<std::unique_ptr<PageMapper>> create(std::uint32_t pages, std::uint64_t page_bytes,
+                                                    bool copies);
+
+  std::byte* address() const override { return range_.data(); }
+  Result<> place(std::uint32_t page, int fd, Access access) override;
+  Result<> finish_run(PageSpan placed, Access access) override;
+  bool usable_unfinished() const override { return true; }
+  Failure refusal(const Error& error) const override;
+  bool replaces_at_once() const override { return true; }
+  Result<> remove(std::uint32_t page) override;
+
+  // The processor reads while the page is pinned, and not after.
+  Result<> note_work(PageSpan, void*) override { return {}; }
+  bool quiet(std::uint32_t) override { return true; }
+  void forget_work() override {}
+
+  Result<> make_writable(std::uint32_t page) override;
+  Result<> drop_copies(std::uint32_t page) override;
+
+ private:
+  HostMapper(Mapping range, std::uint64_t page_bytes, bool copies)
+      : range_(std::move(range)), page_bytes_(page_bytes), copies_(copies) {}
+  std::uint64_t at(std::uint32_t page) const { return page * page_bytes_; }
+
+  Mapping range_;
+  const std::uint64_t page_bytes_;
+  const bool copies_;
+};
+
+}  // namespace penstock

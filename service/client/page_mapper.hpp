@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// PageMapper: how the pages of one table come into this process and leave it. It owns the table's address range; which page
+// is whose, and which has pins, is the table's to know. Called under the device's lock, except for note_work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dataplane/base/failure.hpp"
+#include "dataplane/base/mapping.hpp"
+#include "dataplane/base/result.hpp"
+
+namespace penstock {
+
+struct PageSpan {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  std::uint32_t end() const { return first + count; }
+};
+
+class PageMapper {
+ public:
+  // Unmaps everything and gives the range up.
+  virtual ~PageMapper() = default;
+  PageMapper(const PageMapper&) = delete;
+  PageMapper& operator=(const PageMapper&) = delete;
+
+  virtual std::byte* address() const = 0;
+
+  // Maps a frame at the page's place, where another one may be. finish_run follows, for the run of neighbours with equal
+  // access that the page is in; until then nothing may touch it, and `fd` stays open.
+  virtual Result<> place(std::uint32_t page, int fd, Access access) = 0;
+  virtual Result<> finish_run(PageSpan placed, Access access) = 0;
+  // After a failure of finish_run: pages that were mapped before have to stay, without what it was to bring.
+  virtual bool usable_unfinished() const = 0;
+  // What a failure of those two is to the user.
+  virtual Failure refusal(const Error& error) const = 0;
+  // True: place puts one frame in place of another in one step, under whoever reads.
+  virtual bool replaces_at_once() const = 0;
+  // REQUIRES: quiet.
+  virtual Result<> remove(std::uint32_t page) = 0;
+
+  // ---- device work that reads pages after their unpin ----
+  // Until the work that is queued on `stream` now has ended, the pages are not quiet. Any thread; before the unpin.
+  virtual Result<> note_work(PageSpan span, void* stream) = 0;
+  // Nothing that was noted still runs.
+  virtual bool quiet(std::uint32_t page) = 0;
+  // The program has synchronised: all that was noted has ended.
+  virtual void forget_work() = 0;
+
+  // ---- copy-on-write ----
+  virtual Result<> make_writable(std::uint32_t page) = 0;
+  virtual Result<> drop_copies(std::uint32_t page) = 0;
+
+ protected:
+  PageMapper() = default;
+};
+
+}  // namespace penstock
