@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// ProgramStreams: what a library inside somebody's program may do with the program's own streams. It makes no context,
+// changes none, and never loads a driver. All calls act in the calling thread's context as the program left it.
+#pragma once
+
+#include <memory>
+
+#include "dataplane/base/result.hpp"
+#include "dataplane/device/gpu/gpu_driver.hpp"
+
+namespace penstock {
+
+class ProgramStreams {
+ public:
+  virtual ~ProgramStreams() = default;
+  ProgramStreams(const ProgramStreams&) = delete;
+  ProgramStreams& operator=(const ProgramStreams&) = delete;
+
+  virtual DriverCode make_event(EventHandle& event) = 0;
+  virtual DriverCode destroy_event(EventHandle event) = 0;
+  virtual DriverCode record_event(EventHandle event, StreamHandle stream) = 0;
+  // Forbidden while something captures: it would invalidate the capture.
+  virtual DriverCode query_event(EventHandle event) = 0;
+  virtual DriverCode wait_event(EventHandle event) = 0;
+  virtual DriverCode is_capturing(StreamHandle stream, bool& capturing) = 0;
+  // Waits for everything that was queued in the calling thread's context. For work of that thread's program alone.
+  virtual DriverCode synchronize() = 0;
+
+  // HIP's memory calls change the calling thread's device: it is put back. -1: there is none.
+  virtual int current_device() = 0;
+  virtual void set_current_device(int device) = 0;
+
+ protected:
+  ProgramStreams() = default;
+};
+
+// Errc::not_found when the program has not loaded the vendor's driver, Errc::unsupported when that lacks a function.
+Result<std::unique_ptr<ProgramStreams>> open_cuda_streams();
+Result<std::unique_ptr<ProgramStreams>> open_hip_streams();
+Result<std::unique_ptr<ProgramStreams>> open_program_streams(GpuVendor vendor);
+
+}  // namespace penstock
