@@ -20,6 +20,7 @@
 #include "service/client/control.hpp"
 #include "service/client/event_queue.hpp"
 #include "service/client/paging.hpp"
+#include "service/client/process_gpus.hpp"
 
 namespace penstock {
 
@@ -114,6 +115,7 @@ class Client final : private ControlListener {
   Outcome<std::uint64_t> attach(OpenTable& table, Nanoseconds deadline);
   Outcome<Reply> request_table(TableRecipe& recipe, std::uint64_t epoch);
   OpenTable* find(const TableRecipe& recipe);
+  Outcome<std::unique_ptr<PageMapper>> make_mapper(const wire::Device& device, const TableShape& shape);
   std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
 
   std::optional<std::uint64_t> present_connection();
@@ -128,6 +130,7 @@ class Client final : private ControlListener {
   Control control_;
 
   std::mutex opening_;  // Checkpoints and tables are opened, and opened again, one at a time.
+  ProcessGpus gpus_;    // Outlives the tables that are mapped through them.
   std::vector<std::unique_ptr<OpenTable>> tables_;
 
   std::mutex state_;

@@ -62,6 +62,15 @@ Outcome<TableShape> shape_of(const wire::TableReply& reply, const TableRecipe& r
                     .tensor_offsets = reply.tensor_offsets};
 }
 
+std::optional<GpuVendor> vendor_of(wire::DeviceKind kind) {
+  switch (kind) {
+    case wire::DeviceKind::host: break;
+    case wire::DeviceKind::cuda: return GpuVendor::cuda;
+    case wire::DeviceKind::hip: return GpuVendor::hip;
+  }
+  return std::nullopt;
+}
+
 // The descriptors of a reply, in the order of the protocol.
 struct Parts {
   TableAttachment attachment;
@@ -207,6 +216,13 @@ Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
   const auto epoch = connected(deadline);
   if (!epoch) return tl::unexpected(epoch.error());
   if (open.table && open.table->paging().attached(*open.table, *epoch)) return *epoch;
+  const auto wanted = device(open.recipe.device.c_str());
+  if (wanted && !open.table) {
+    // Before the service makes anything of it.
+    const auto vendor = vendor_of(wanted->facts.kind);
+    const auto gpu = vendor ? gpus_.find(*vendor, wanted->facts.id) : ProcessGpu{};
+    if (!gpu) return tl::unexpected(gpu.error());
+  }
   auto reply = request_table(open.recipe, *epoch);
   if (!reply) return tl::unexpected(std::move(reply.error()));
   auto shape = shape_of(std::get<wire::TableReply>(reply->message), open.recipe);
@@ -233,16 +249,30 @@ Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
                 "close it and open it again");
   }
   if (!open.table) {
-    auto mapper = HostMapper::create(shape->pages, shape->page_bytes, shape->copy_on_write);
+    auto mapper = make_mapper(found->facts, *shape);
     if (!mapper) {
       control_.post(*epoch, wire::CloseTable{parts->attachment.number});
-      return tl::unexpected(to_failure(mapper.error(), "address space for the table"));
+      return tl::unexpected(std::move(mapper.error()));
     }
     open.table = std::make_unique<Table>(*shape, *found->paging, birth_, std::move(*mapper));
   }
   open.tensor_offsets = std::move(parts->tensor_offsets);
   found->paging->attach(*open.table, std::move(parts->attachment));
   return *epoch;
+}
+
+Outcome<std::unique_ptr<PageMapper>> Client::make_mapper(const wire::Device& device,
+                                                         const TableShape& shape) {
+  Result<std::unique_ptr<PageMapper>> mapper;
+  if (const auto vendor = vendor_of(device.kind)) {
+    auto gpu = gpus_.find(*vendor, device.id);
+    if (!gpu) return tl::unexpected(std::move(gpu.error()));
+    mapper = GpuMapper::create(*gpu, shape.pages, shape.page_bytes);
+  } else {
+    mapper = HostMapper::create(shape.pages, shape.page_bytes, shape.copy_on_write);
+  }
+  if (!mapper) return tl::unexpected(to_failure(mapper.error(), "address space for the table"));
+  return std::move(*mapper);
 }
 
 bool Client::is_attached(const OpenTable& table) {

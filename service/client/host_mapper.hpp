@@ -24,9 +24,13 @@ class HostMapper final : public PageMapper {
   Result<> remove(std::uint32_t page) override;
 
   // The processor reads while the page is pinned, and not after.
-  Result<> note_work(PageSpan, void*) override { return {}; }
+  Result<> note_work(PageSpan, void* stream) override {
+    if (stream != nullptr) return Error{Errc::invalid, 0, "host memory has no streams"};
+    return {};
+  }
   bool quiet(std::uint32_t) override { return true; }
   void forget_work() override {}
+  Result<> settle_thread() override { return {}; }
 
   Result<> make_writable(std::uint32_t page) override;
   Result<> drop_copies(std::uint32_t page) override;

@@ -47,6 +47,8 @@ class PageMapper {
   virtual bool quiet(std::uint32_t page) = 0;
   // The program has synchronised: all that was noted has ended.
   virtual void forget_work() = 0;
+  // Waits for the calling thread's work, without the device's lock: frames will be replaced under its own pins.
+  virtual Result<> settle_thread() = 0;
 
   // ---- copy-on-write ----
   virtual Result<> make_writable(std::uint32_t page) = 0;

@@ -10,6 +10,12 @@
 #include "service/protocol/socket_io.hpp"
 
 namespace penstock {
+namespace {
+
+// How often a thread that waits looks whether device work has ended.
+constexpr Nanoseconds device_work_interval = std::chrono::milliseconds(1);
+
+}  // namespace
 
 void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket, SocketWatch watch) {
   const std::lock_guard lock(mutex_);
@@ -47,6 +53,11 @@ void Paging::attach(Table& table, TableAttachment attachment) {
   if (at.epoch != epoch_ || !socket_.is_open()) return;  // Lost meanwhile: the next fault attaches it again.
   tables_[at.number] = &table;
   if (at.overlay_number != 0) tables_[at.overlay_number] = &table;
+  for (std::uint32_t page = 0; page < table.shape().pages; ++page) {
+    // Without a pin, and not unmapped because device work still reads it.
+    if (table.inherited(page) && pstw_pin_count(table.word(page).load(std::memory_order_relaxed)) == 0)
+      list({&table, {.page = page}, true});
+  }
   if (table.cutoff) send(PeerCutoff{at.number, *table.cutoff});
   if (table.prioritized) send(PeerPrioritize{at.number});
 }
@@ -110,11 +121,19 @@ std::uint64_t Paging::enlist(Request& request) {
 
 bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline,
                   bool cooperative) {
-  const bool done = socket_.wait(
-      lock, request, deadline, [&] { receive(&request); },
-      [&] {
-        if (cooperative) run_listed(true);
-      });
+  bool done = false;
+  for (bool late = false; !done && !late;) {
+    // Device work that a revoke waits for ends without telling anybody.
+    const bool look_soon = cooperative && !listed_.empty();
+    const Nanoseconds until =
+        look_soon ? std::min(deadline, monotonic_now() + device_work_interval) : deadline;
+    done = socket_.wait(
+        lock, request, until, [&] { receive(&request); },
+        [&] {
+          if (cooperative) run_listed(true);
+        });
+    late = monotonic_now() >= deadline;
+  }
   if (!done) {
     std::erase_if(requests_, [&](const auto& entry) {
       if (entry.second != &request) return false;

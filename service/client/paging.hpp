@@ -104,6 +104,7 @@ class Paging {
   struct Listed {
     Table* table = nullptr;
     PageName page;
+    bool inherited = false;  // Nobody waits for it, its service is gone.
   };
   struct Idle {
     Table* table = nullptr;
@@ -125,6 +126,7 @@ class Paging {
   void answer_revoke(Table& table, const PageName& page);
   // Revokes that are still open. `cooperative`: at a cooperative point; else only those that need none.
   void run_listed(bool cooperative);
+  void list(Listed one);
   void drop_listed(const Table& table);
   void last_unpin_locked(Table& table, std::uint32_t page);
   PinOutcome pin_locked(Table& table, PageSpan span);

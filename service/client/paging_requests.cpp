@@ -92,6 +92,11 @@ Paging::Answer Paging::prefetch(Table& table, PageSpan span, bool wait_for_it, N
 }
 
 Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds deadline) {
+  if (const auto settled = table.mapper().settle_thread(); !settled) {
+    return {fail(settled.error().code == Errc::busy ? FailureKind::busy : FailureKind::device_unhealthy,
+                 fmt::format("device work can't be waited for: {} ({})", settled.error().operation,
+                             settled.error().native))};
+  }
   std::unique_lock lock(mutex_);
   idle_ = false;
   run_listed(true);
@@ -114,7 +119,13 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
   if (request.open == 0 && !request.done) return {};
   if (!request.done && !wait(lock, request, deadline, true))
     return {tl::unexpected(too_late("the private pages"))};
-  return {end_of(request)};
+  if (auto end = end_of(request); !end) return {std::move(end)};
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    if (table.is_private(page) || table.mapper().replaces_at_once()) continue;
+    return {
+        fail(FailureKind::busy, "a page of a service that is gone is pinned", "unpin it, and pin it again")};
+  }
+  return {};
 }
 
 void Paging::prioritize(Table& table) {

@@ -44,7 +44,10 @@ void Paging::last_unpin_locked(Table& table, std::uint32_t page) {
   if (table.inherited(page)) {
     // Its service is gone: it is unmapped now, unless somebody has pinned it again.
     while (!table.give_up(page) && !mark_wanted(table.word(page))) {
-      if (pstw_pin_state(table.word(page).load(std::memory_order_relaxed)) != PSTW_PIN_MAPPED) return;
+      const std::uint32_t state = pstw_pin_state(table.word(page).load(std::memory_order_relaxed));
+      if (state == PSTW_PIN_UNMAPPED) return;
+      if (state == PSTW_PIN_REVOKING || !table.mapper().quiet(page))
+        return list({&table, {.page = page}, true});
     }
     return;
   }
@@ -54,8 +57,9 @@ void Paging::last_unpin_locked(Table& table, std::uint32_t page) {
 }
 
 void Paging::answer_revoke(Table& table, const PageName& page) {
-  const bool later = table.cooperative() && !idle_.load(std::memory_order_relaxed);
   while (true) {
+    const bool later =
+        table.cooperative() && (!idle_.load(std::memory_order_relaxed) || !table.mapper().quiet(page.page));
     if (!later && table.give_up(page.page)) {
       send(PeerAcked{page.table, page.page, page.generation});
       return events_.add(revoked_event(page, table.attachment().number));
@@ -68,11 +72,15 @@ void Paging::answer_revoke(Table& table, const PageName& page) {
     const std::uint32_t state = pstw_pin_state(table.word(page.page).load(std::memory_order_relaxed));
     // Revoking: the kernel refused to unmap it; it is tried again, and the service counts us as stuck until then.
     if (!later && state == PSTW_PIN_MAPPED) continue;
-    listed_.push_back({&table, page});
-    listed_count_.store(static_cast<std::uint32_t>(listed_.size()), std::memory_order_relaxed);
+    list({&table, page});
     if (later) send(PeerBusy{page.table, page.page, page.generation, true});
     return socket_.wake_waiters();
   }
+}
+
+void Paging::list(Listed one) {
+  listed_.push_back(one);
+  listed_count_.store(static_cast<std::uint32_t>(listed_.size()), std::memory_order_relaxed);
 }
 
 void Paging::run_revokes() {
@@ -84,6 +92,10 @@ void Paging::run_listed(bool cooperative) {
   if (listed_.empty()) return;
   std::erase_if(listed_, [&](const Listed& one) {
     if (!cooperative && one.table->cooperative() && !idle_.load(std::memory_order_relaxed)) return false;
+    if (one.inherited) {
+      return !one.table->inherited(one.page.page) || one.table->give_up(one.page.page) ||
+             mark_wanted(one.table->word(one.page.page));
+    }
     const PageName now = one.table->name_of(one.page.page);
     // Given back meanwhile: the release was the answer.
     if (now.table != one.page.table || now.generation != one.page.generation) return true;
@@ -103,7 +115,9 @@ void Paging::drop_listed(const Table& table) {
 void Paging::set_idle(bool idle) {
   const std::lock_guard lock(mutex_);
   idle_.store(idle, std::memory_order_relaxed);
-  if (idle) run_listed(true);
+  if (!idle) return;
+  for (const auto& [number, table] : tables_) table->mapper().forget_work();
+  run_listed(true);
 }
 
 bool Paging::unpin(Table& table, PageSpan span) {

@@ -38,11 +38,12 @@ void Table::attach(TableAttachment attachment) {
         before[page].exchange(pstw_pin_word(pin_state_moved, 0), std::memory_order_acq_rel);
     Record& record = records_[page];
     const bool mapped = pstw_pin_state(word) == PSTW_PIN_MAPPED;
-    const bool keep = mapped && pstw_pin_count(word) > 0;
+    const bool pinned = mapped && pstw_pin_count(word) > 0;
+    const bool keep = pinned || (mapped && !mapper_->quiet(page));
     if (mapped && !keep) remove(page);
     record = {.writers = keep ? record.writers : 0, .personal = keep && record.personal, .inherited = keep};
     // Its last unpin takes the mark, and unmaps the page.
-    if (keep) next[page].store(word | PSTW_PIN_WANTED, std::memory_order_relaxed);
+    if (keep) next[page].store(pinned ? word | PSTW_PIN_WANTED : word, std::memory_order_relaxed);
   }
   if (at_.region) given_up_.push_back(std::move(at_.region));
   at_ = std::move(attachment);
@@ -58,7 +59,8 @@ GrantFate Table::judge(const wire::GrantEntry& entry) const {
   if (entry.generation < (overlay ? record.overlay_revoked : record.revoked)) return GrantFate::give_back;
   if (record.inherited) {
     // The same bytes may take the place of those of the lost service under a pin; others may not.
-    return record.personal || record.writers > 0 ? GrantFate::give_back : GrantFate::place;
+    const bool stays = record.personal || record.writers > 0 || !mapper_->replaces_at_once();
+    return stays ? GrantFate::give_back : GrantFate::place;
   }
   if (record.granted == 0) return GrantFate::place;
   if (record.overlay == overlay) {
@@ -110,10 +112,12 @@ void Table::note_revoke(std::uint32_t number, std::uint32_t page, std::uint64_t 
 
 bool Table::give_up(std::uint32_t page) {
   PinWord& pin = word(page);
-  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING && !start_revoke(pin))
-    return false;
-  // Out of mappings: the word stays `revoking`, and the page is asked for again later.
-  if (!mapper_->remove(page)) return false;
+  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_REVOKING) {
+    if (!mapper_->quiet(page) || !start_revoke(pin)) return false;
+  }
+  // Somebody may have pinned and unpinned it between; or the kernel is out of mappings. The word stays `revoking`, and the
+  // page is asked for again later.
+  if (!mapper_->quiet(page) || !mapper_->remove(page)) return false;
   set_unmapped(pin);
   Record& record = records_[page];
   record = {.revoked = record.revoked, .overlay_revoked = record.overlay_revoked};

@@ -122,7 +122,7 @@ class Table {
   PageName name_of(std::uint32_t page) const;
   void note_revoke(std::uint32_t number, std::uint32_t page, std::uint64_t generation);
   PinWord& word(std::uint32_t page) { return words_.load(std::memory_order_relaxed)[page]; }
-  // Unmaps a page without pins. False: it is pinned or not mapped, or the kernel refused (out of mappings).
+  // Unmaps a page without pins. False: it is pinned, not mapped or not quiet, or the kernel refused (out of mappings).
   bool give_up(std::uint32_t page);
 
   // `busy` was answered for the page; its last unpin says `idle`.

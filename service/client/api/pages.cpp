@@ -20,6 +20,16 @@ pst_status not_pinned(const pst_table* table) {
   return report(table->owner, Failure{FailureKind::unpinned, "a page of the range is not pinned", ""});
 }
 
+pst_status not_noted(const pst_table* table, const Error& error) {
+  if (error.code == Errc::invalid && error.native == 0) return report_invalid(table->owner, error.operation);
+  return report(
+      table->owner,
+      Failure{FailureKind::device_unhealthy,
+              fmt::format("the stream's work can't be waited for, the pages stay pinned: {} answered {}",
+                          error.operation, error.native),
+              "is the stream one of this GPU and of the context that is current?"});
+}
+
 // Pages that are not mapped here, or can't be pinned once more.
 [[gnu::noinline]] pst_status fault_slowly(pst_table* handle, PageSpan span, const Table::PinAttempt& attempt,
                                           std::uint64_t timeout_ns) {
@@ -76,8 +86,11 @@ pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* s
   const auto span = table.span_of(offset, bytes);
   if (!span) [[unlikely]]
     return outside(handle, offset, bytes);
-  if (stream != nullptr) [[unlikely]]
-    return report_invalid(handle->owner, "host memory has no streams");
+  if (table.cooperative() || stream != nullptr) [[unlikely]] {
+    // Before the pins go: a page without a pin and without a note of its work may be unmapped.
+    if (const auto noted = table.mapper().note_work(*span, stream); !noted)
+      return not_noted(handle, noted.error());
+  }
   return table.paging().unpin(table, *span) ? PST_DONE : not_pinned(handle);
 }
 

@@ -19,14 +19,14 @@ Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_
   if (!connected) return tl::unexpected(connected.error());
   const auto device = client->client->device(given.device);
   if (!device) return tl::unexpected(device.error());
-  if (device->facts.kind != wire::DeviceKind::host) {
-    return fail(FailureKind::not_built,
-                fmt::format("frames of {} can't be mapped by this library yet", device->facts.id));
-  }
+  const bool on_gpu = device->facts.kind != wire::DeviceKind::host;
+  if (on_gpu && given.copy_on_write != 0)
+    return fail(FailureKind::unsupported, "copy_on_write is for host memory");
   TableRecipe recipe;
   recipe.device = device->facts.id;
   recipe.message.kind = kind;
-  recipe.message.mode = given.mode == PST_COOPERATIVE ? RevokeMode::cooperative : RevokeMode::agent;
+  // No thread of ours may unmap what the program's queues may be reading.
+  recipe.message.mode = on_gpu || given.mode == PST_COOPERATIVE ? RevokeMode::cooperative : RevokeMode::agent;
   recipe.message.overlay = kind != TableKind::anonymous;
   recipe.copy_on_write = given.copy_on_write != 0;
   return recipe;

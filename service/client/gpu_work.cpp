@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuMapper: the program's work on pages that it has unpinned.
+#include <algorithm>
+#include <utility>
+
+#include "service/client/gpu_mapper.hpp"
+
+namespace penstock {
+namespace {
+
+// No context is current: this thread has queued nothing.
+constexpr std::int32_t invalid_context = 201;
+
+}  // namespace
+
+GpuMapper::Mark::~Mark() {
+  if (event) owner.spare_.push_back(*event);
+}
+
+// REQUIRES: work_ is held.
+DriverCode GpuMapper::record(Mark& mark) {
+  // An event belongs to the context that it was made in: the program may have gone on to another one.
+  if (!spare_.empty()) {
+    const EventHandle event = spare_.back();
+    spare_.pop_back();
+    if (const DriverCode code = gpu_.streams->record_event(event, mark.stream); code.ok()) {
+      mark.event = event;
+      return code;
+    }
+    static_cast<void>(gpu_.streams->destroy_event(event));
+  }
+  EventHandle event{};
+  DriverCode code = gpu_.streams->make_event(event);
+  if (!code.ok()) return code;
+  code = gpu_.streams->record_event(event, mark.stream);
+  if (code.ok())
+    mark.event = event;
+  else
+    static_cast<void>(gpu_.streams->destroy_event(event));
+  return code;
+}
+
+Result<> GpuMapper::note_work(PageSpan span, void* stream) {
+  const std::lock_guard lock(work_);
+  const StreamHandle on{reinterpret_cast<std::uintptr_t>(stream)};
+  bool capturing = false;
+  DriverCode code = gpu_.streams->is_capturing(on, capturing);
+  if (code.native == invalid_context && stream == nullptr) return {};
+  if (!code.ok()) return to_error(code);
+  capturing_ = capturing;
+  // What is captured does not run: whoever launches the graph pins its pages for that.
+  if (capturing) return {};
+  const auto mark = std::make_shared<Mark>(*this, on);
+  code = record(*mark);
+  if (!code.ok()) return to_error(code);
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    auto& marks = pages_[page].marks;
+    const auto older =
+        std::find_if(marks.begin(), marks.end(), [&](const auto& one) { return one->stream == on; });
+    if (older == marks.end())
+      marks.push_back(mark);
+    else
+      *older = mark;
+  }
+  return {};
+}
+
+bool GpuMapper::quiet(std::uint32_t page) {
+  const std::lock_guard lock(work_);
+  auto& marks = pages_[page].marks;
+  if (capturing_) return false;  // Asking for an event would spoil the capture.
+  std::erase_if(marks, [&](const auto& mark) {
+    const DriverCode code = gpu_.streams->query_event(*mark->event);
+    if (code.native == invalid_context) return false;  // A thread that can't ask.
+    // The work of a context that died has died with it.
+    return code.ok() || classify(code) == DriverClass::context_dead;
+  });
+  return marks.empty();
+}
+
+void GpuMapper::forget_work() {
+  const std::lock_guard lock(work_);
+  capturing_ = false;
+  for (Page& page : pages_) page.marks.clear();
+}
+
+Result<> GpuMapper::settle_thread() {
+  {
+    const std::lock_guard lock(work_);
+    if (capturing_) return Error{Errc::busy, 0, "a stream captures"};
+  }
+  const DriverCode code = gpu_.streams->synchronize();
+  if (code.ok() || code.native == invalid_context) return {};
+  return to_error(code);
+}
+
+}  // namespace penstock
