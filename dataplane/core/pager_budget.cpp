@@ -61,6 +61,16 @@ void PagerCore::State::on(const EvictRequest& event) {
   enqueue(ticket);
 }
 
+// Whether it is a victim is what the policy's set says too: resident, not held, not in use, no answer owed.
+void PagerCore::State::on(const EvictPage& event) {
+  PagedTable* table = tables_.find(event.page.table);
+  if (table == nullptr || event.page.index >= table->pages.size()) return;
+  const PageEntry& page = table->pages[event.page.index];
+  if (page.generation != raw(event.generation)) return;
+  if (is(PageTables::classify(*table, page), PageClass::evictable))
+    start_eviction(event.page, EvictReason::request);
+}
+
 // One request at a time. Doesn't wait for loads, tickets, or clients that have answered `later`.
 bool PagerCore::State::serve_evict_request() {
   TicketRecord* ticket = evicts_.first();

@@ -82,6 +82,11 @@ struct EvictRequest {
   TableId table{};
   std::uint32_t frames = 0;
 };
+// Evict this page, if nobody uses it now and it is still of that generation. Not answered.
+struct EvictPage {
+  PageKey page{};
+  Generation generation{};
+};
 // The client has unmapped the page by itself (free, truncate). An anonymous page is destroyed; a shared one only loses
 // this mapper, and is destroyed too when `drop_if_last` and it was the last.
 struct Release {
@@ -158,9 +163,9 @@ struct Tick {};      // Time has passed: see PagerCore::next_deadline.
 struct Continue {};  // There was more to do than the command buffer could hold.
 
 using Event = std::variant<SessionOpened, SessionClosed, TableOpened, TableAttached, TableDetached,
-                           TableClosed, Fault, Prefetch, MakePrivate, EvictRequest, Release, Prioritize,
-                           SetCutoff, SetBudget, Cancel, Created, NotCreated, Loaded, FenceReached,
-                           WriterLost, Granted, Acked, Busy, Idle, Tick, Continue>;
+                           TableClosed, Fault, Prefetch, MakePrivate, EvictRequest, EvictPage, Release,
+                           Prioritize, SetCutoff, SetBudget, Cancel, Created, NotCreated, Loaded,
+                           FenceReached, WriterLost, Granted, Acked, Busy, Idle, Tick, Continue>;
 
 // ---- commands ----------------------------------------------------------------------------------------------------
 struct CreateFrame {

@@ -142,6 +142,7 @@ class PagerCore::State {
   // pager_budget.cpp
   void on(const SetBudget& event);
   void on(const EvictRequest& event);
+  void on(const EvictPage& event);
   bool shrink_to_budget();
   bool serve_evict_request();
   bool finish_budget();

@@ -87,6 +87,32 @@ TEST(PagerEvictRequest, TakesNoMoreThanAskedFor) {
   EXPECT_EQ(rig.counts().used_frames, 1u);
 }
 
+TEST(PagerEvictPage, TakesThatPageAndNoOther) {
+  PagerRig rig(4);
+  rig.start({alice}, 8);
+  rig.give(alice, 0, 3);
+  rig.clear();
+  rig.step(EvictPage{.page = {.table = weights, .index = 1}, .generation = Generation{1}});
+  EXPECT_EQ(rig.pages<Revoke>(), Pages{1});
+  rig.acked(alice, 1);
+  EXPECT_EQ(rig.all<DestroyFrame>().size(), 1u);
+  EXPECT_EQ(rig.core().residency({.table = weights, .index = 1}), Residency::absent);
+  EXPECT_EQ(rig.counts().used_frames, 2u);
+}
+
+TEST(PagerEvictPage, LeavesWhatIsNewerInUseOrUnknown) {
+  PagerRig rig(4);
+  rig.start({alice}, 8);
+  rig.give(alice, 0, 1);
+  rig.clear();
+  rig.step(EvictPage{.page = {.table = weights, .index = 0}, .generation = Generation{2}});
+  rig.step(EvictPage{.page = {.table = weights, .index = 5}, .generation = Generation{0}});
+  rig.step(EvictPage{.page = {.table = weights, .index = 800}, .generation = Generation{1}});
+  rig.step(EvictPage{.page = {.table = TableId{77}, .index = 0}, .generation = Generation{1}});
+  EXPECT_FALSE(rig.has<Revoke>());
+  EXPECT_EQ(rig.counts().used_frames, 1u);
+}
+
 TEST(PagerPrefetch, LoadsInTheBackgroundAndGrantsNothing) {
   PagerRig rig(8);
   rig.start({alice}, 8);
