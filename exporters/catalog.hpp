@@ -38,6 +38,8 @@ enum class Family : std::uint8_t {
   fault_latency,
   refaults,
   evictions,
+  corrupt_pages,
+  scrubbed_pages,
   reader_info,
   read_bytes,
   read_errors,

@@ -47,6 +47,8 @@ void add_pager(FamilySet& set, std::string_view device, const PagerStats& pager)
   gauge(Family::device_tables, pager.tables);
   gauge(Family::frames_ready, pager.frames_ready);
   gauge(Family::refaults, pager.refaults);
+  gauge(Family::corrupt_pages, pager.corrupt_pages);
+  gauge(Family::scrubbed_pages, pager.scrubbed_pages);
   set.add(Family::faults, {{"device", device}, {"kind", "minor"}}, value_of(pager.minor_faults));
   set.add(Family::faults, {{"device", device}, {"kind", "major"}}, value_of(pager.major_faults));
   set.add(Family::faults, {{"device", device}, {"kind", "offloaded"}}, value_of(pager.offloaded));

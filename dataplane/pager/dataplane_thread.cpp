@@ -12,6 +12,7 @@
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/linger.hpp"
+#include "dataplane/device/host/host_frame_summer.hpp"
 #include "dataplane/io/pread_reader.hpp"
 #include "dataplane/pager/poll_loop.hpp"
 
@@ -127,6 +128,9 @@ Outcome<void> DataplaneThread::open_on_thread() {
     const Result<> watched = loop_->watch(fd, source);
     if (!watched) return tl::unexpected(out_of(watched.error()));
   }
+  // Frames of a GPU are summed up where its context is.
+  std::unique_ptr<FrameSummer> summer;
+  if (device_.owner->limits().frames_are_addressable) summer = std::make_unique<HostFrameSummer>();
   pager_ = std::make_unique<Pager>(Pager::Parts{.owner = *device_.owner,
                                                 .writer = *device_.writer,
                                                 .loads = *std::move(loads),
@@ -134,7 +138,8 @@ Outcome<void> DataplaneThread::open_on_thread() {
                                                 .mail = *mail_,
                                                 .news = *news_,
                                                 .watch = *loop_,
-                                                .stats = stats_},
+                                                .stats = stats_,
+                                                .summer = std::move(summer)},
                                    options_.pager);
   return {};
 }

@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "dataplane/base/check.hpp"
 
 namespace penstock {
@@ -50,7 +52,8 @@ Pager::Pager(Parts parts, const PagerOptions& options)
       watch_(parts.watch),
       stats_(parts.stats),
       core_(core_options(device_, options), std::move(parts.policy)),
-      commands_(command_capacity) {
+      commands_(command_capacity),
+      scrubber_(owner_, std::move(parts.summer), options.scrub) {
   events_.reserve(command_capacity);
   feeding_.reserve(command_capacity);
   unsettled_.reserve(64);
@@ -225,7 +228,27 @@ void Pager::run_timers() {
     next_figures_ = now_ + options_.figures_period;
     stats_.pinned_bytes = pinned_.advance(sessions_, options_.pinned_pages) * device_.frame_bytes;
     stats_.frames_ready = owner_.ready_frames();
+    // Those in use when they were found stay until they are not.
+    for (const auto& [page, generation] : scrubber_.corrupt())
+      later(EvictPage{.page = page, .generation = generation});
   }
+  scrub();
+}
+
+// A page whose bytes are not those that were loaded: somebody's stray write, or the memory itself. Its next fault reads
+// it again.
+void Pager::scrub() {
+  const std::optional<ScrubFinding> found =
+      scrubber_.advance(now_, copy_fences_.empty() && waiting_copies_.empty());
+  stats_.scrubbed_pages.store(scrubber_.stats().summed_total, std::memory_order_relaxed);
+  if (!found) return;
+  stats_.corrupt_pages.fetch_add(1, std::memory_order_relaxed);
+  PagerDecision corrupt = decision(PagerDecision::Kind::io_error, found->page);
+  corrupt.reason = FailureKind::internal;
+  corrupt.detail =
+      fmt::format("corrupt page: its checksum is {:016x} instead of {:016x}", found->found, found->expected);
+  news_.log(std::move(corrupt));
+  later(EvictPage{.page = found->page, .generation = found->generation});
 }
 
 std::optional<Nanoseconds> Pager::next_deadline() const {
@@ -237,6 +260,7 @@ std::optional<Nanoseconds> Pager::next_deadline() const {
   sooner(retry_at_);
   sooner(stop_by_);
   if (news_.waiting()) sooner(now_ + options_.retry_period);
+  if (const Nanoseconds due = scrubber_.due(now_); due != never) sooner(due);
   // Without clients only the frames that are ready change by themselves.
   sooner(sessions_.empty() ? next_figures_ + 9 * options_.figures_period : next_figures_);
   return next;

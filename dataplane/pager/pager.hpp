@@ -30,6 +30,7 @@
 #include "dataplane/pager/load_pipeline.hpp"
 #include "dataplane/pager/mail.hpp"
 #include "dataplane/pager/news_queue.hpp"
+#include "dataplane/pager/page_scrubber.hpp"
 #include "dataplane/pager/peer_session.hpp"
 #include "dataplane/pager/peer_watch.hpp"
 #include "dataplane/pager/pinned_figure.hpp"
@@ -48,6 +49,7 @@ struct PagerOptions {
   Nanoseconds figures_period = std::chrono::milliseconds(100);  // Of figures that cost something.
   std::uint32_t pinned_pages = 8192;                            // Looked at each period.
   Nanoseconds retry_period = std::chrono::milliseconds(5);
+  ScrubRates scrub{.soon = 1ull << 30, .rolling = 64ull << 20};
 };
 
 class Pager {
@@ -61,6 +63,7 @@ class Pager {
     Mailbox<PagerNews>& news;
     PeerWatch& watch;
     PagerStats& stats;
+    std::unique_ptr<FrameSummer> summer = nullptr;  // Without one, pages are not scrubbed.
   };
   // What the poll loop found ready. The defaults look everywhere.
   struct Ready {
@@ -127,6 +130,7 @@ class Pager {
   void lose_writer();
   void change_condition(DeviceCondition condition);
   void run_timers();
+  void scrub();
   void finish_closed_tables();
 
   // pager_mail.cpp: what the service says.
@@ -202,6 +206,7 @@ class Pager {
   std::vector<std::unique_ptr<PeerSession>> buried_;  // Closed in this turn: may still be on the stack.
   std::unordered_map<TableId, OpenedTable> tables_;
   PinnedFigure pinned_;
+  PageScrubber scrubber_;
 
   Nanoseconds now_{};
   std::vector<Event> events_, feeding_;

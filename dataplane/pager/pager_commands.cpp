@@ -21,6 +21,7 @@ void Pager::run(const CreateFrame& command) {
 }
 
 void Pager::run(const DestroyFrame& command) {
+  scrubber_.destroyed(command.frame);
   writer_.detach(command.frame);
   owner_.destroy(command.frame);
   device_touched_ = true;
@@ -32,6 +33,7 @@ void Pager::run(const Load& command) {
         .page = command.page, .generation = command.generation, .ok = false, .reason = FailureKind::closing});
     return;
   }
+  scrubber_.loading(command.page, command.generation, command.frame);
   loads_->load(command);
   loads_touched_ = true;
   news_.log(decision(PagerDecision::Kind::load, command.page));
@@ -84,6 +86,7 @@ void Pager::run(const Complete& command) {
 }
 
 void Pager::run(const PageChanged& command) {
+  if (command.residency == Residency::resident) scrubber_.resident(command.page, command.generation);
   const auto table = tables_.find(command.page.table);
   if (table == tables_.end() || !table->second.words) return;
   table->second.words->store(command.page.index, command.residency, command.generation);

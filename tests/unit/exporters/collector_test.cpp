@@ -123,6 +123,8 @@ TEST(Collector, ShowsEachFigureOfADevice) {
   pager.sessions = 20;
   pager.tables = 21;
   pager.frames_ready = 22;
+  pager.corrupt_pages = 23;
+  pager.scrubbed_pages = 24;
   const std::map<std::string, double> wanted = {
       {"penstock_capacity_bytes{device=\"host\"}", 1},
       {"penstock_budget_bytes{pool=\"host\"}", 2},
@@ -151,6 +153,8 @@ TEST(Collector, ShowsEachFigureOfADevice) {
       {"penstock_device_sessions{device=\"host\"}", 20},
       {"penstock_device_tables{device=\"host\"}", 21},
       {"penstock_frames_ready{device=\"host\"}", 22},
+      {"penstock_corrupt_pages_total{device=\"host\"}", 23},
+      {"penstock_scrubbed_pages_total{device=\"host\"}", 24},
       {"penstock_collector_success{collector=\"pager\",device=\"cuda-12345678\"}", 1},
   };
   PagerStats second;

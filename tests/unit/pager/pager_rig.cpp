@@ -7,6 +7,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/core/simple_eviction.hpp"
+#include "dataplane/device/host/host_frame_summer.hpp"
 #include "tests/unit/pager/load_rig.hpp"
 
 namespace penstock::test {
@@ -35,15 +36,17 @@ PagerRig::PagerRig(const PagerRigOptions& options)
   auto loads = std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), checked.writer(),
                                               checked.owner().limits(),
                                               LoadPipelineOptions{.read_bytes_max = 16 * 1024});
-  pager = std::make_unique<Pager>(Pager::Parts{.owner = checked.owner(),
-                                               .writer = checked.writer(),
-                                               .loads = std::move(loads),
-                                               .policy = std::make_unique<SimpleEviction>(),
-                                               .mail = *mailbox,
-                                               .news = *news,
-                                               .watch = watch,
-                                               .stats = stats},
-                                  options.pager);
+  pager = std::make_unique<Pager>(
+      Pager::Parts{.owner = checked.owner(),
+                   .writer = checked.writer(),
+                   .loads = std::move(loads),
+                   .policy = std::make_unique<SimpleEviction>(),
+                   .mail = *mailbox,
+                   .news = *news,
+                   .watch = watch,
+                   .stats = stats,
+                   .summer = options.scrubs ? std::make_unique<HostFrameSummer>() : nullptr},
+      options.pager);
 }
 
 ScriptedPort* PagerRig::open_session(std::uint32_t session, std::uint64_t private_bytes_max) {

@@ -21,6 +21,7 @@ struct PagerRigOptions {
   PlainDevice::Options device{};
   PagerOptions pager{};
   std::size_t news_messages = 1024;
+  bool scrubs = false;  // On a thread of its own, as on host memory.
 };
 
 class RecordedWatch final : public PeerWatch {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/pager/page_scrubber.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+// A sum takes a millisecond or so, and its end wakes nobody.
+constexpr Nanoseconds look_again = std::chrono::milliseconds(5);
+
+}  // namespace
+
+PageScrubber::PageScrubber(FrameOwner& owner, std::unique_ptr<FrameSummer> summer, const ScrubRates& rates)
+    : owner_(owner),
+      summer_(std::move(summer)),
+      frame_bytes_(owner.limits().frame_bytes),
+      scrub_(frame_bytes_, rates) {}
+
+void PageScrubber::loading(PageKey page, Generation generation, FrameId frame) {
+  if (!summer_) return;
+  pages_.insert_or_assign(page, Filled{.generation = generation, .frame = frame});
+  frames_.insert_or_assign(frame, page);
+}
+
+void PageScrubber::resident(PageKey page, Generation generation) {
+  const auto at = pages_.find(page);
+  if (at == pages_.end() || at->second.generation != generation) return;
+  // Again, when an eviction is given up: then its sum is known, or it is known to be corrupt.
+  if (std::exchange(at->second.resident, true)) return;
+  scrub_.resident(page, generation);
+}
+
+void PageScrubber::destroyed(FrameId frame) {
+  const auto of = frames_.find(frame);
+  if (of == frames_.end()) return;
+  const PageKey page = of->second;
+  frames_.erase(of);
+  const auto at = pages_.find(page);
+  if (at == pages_.end() || at->second.frame != frame) return;
+  scrub_.gone(page);
+  corrupt_.erase(page);
+  pages_.erase(at);
+}
+
+std::optional<ScrubFinding> PageScrubber::advance(Nanoseconds now, bool may_share) {
+  std::optional<ScrubFinding> found;
+  if (under_way_) take_sum(found);
+  if (!under_way_ && may_share) start(now);
+  return found;
+}
+
+void PageScrubber::take_sum(std::optional<ScrubFinding>& found) {
+  const std::optional<Result<std::uint64_t>> sum = summer_->take();
+  if (!sum) return;
+  const ScrubOrder order = *std::exchange(under_way_, std::nullopt);
+  if (!*sum) return scrub_.failed(order);
+  if (scrub_.summed(order, **sum) != ScrubVerdict::corrupt) return;
+  found = scrub_.finding();
+  corrupt_.insert_or_assign(order.page, order.generation);
+}
+
+void PageScrubber::start(Nanoseconds now) {
+  const std::optional<ScrubOrder> order = scrub_.next(now);
+  if (!order) return;
+  const Result<ExportedFrame> frame =
+      owner_.share(pages_.at(order->page).frame, FrameAccess::shared_read_only);
+  if (!frame || !summer_->start(frame->get(), frame_bytes_)) return scrub_.failed(*order);
+  under_way_ = order;
+}
+
+Nanoseconds PageScrubber::due(Nanoseconds now) const {
+  if (under_way_) return now + look_again;
+  // What can't be started at once, because of a copy, is looked at again.
+  const Nanoseconds due = scrub_.due(now);
+  return due == PageScrub::never ? due : std::max(due, now + look_again);
+}
+
+}  // namespace penstock

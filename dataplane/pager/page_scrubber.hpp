@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// PageScrubber: sums up resident pages by the order of PageScrub, and says which of them are not what they were.
+//
+//  1. Watched are pages that the service fills and nobody may write to: those of file and assembled tables.
+//  2. Sums are taken by the FrameSummer's own thread. Here it costs a descriptor's copy each, and nothing on the way of a
+//     fault.
+//  3. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
+//
+// Dataplane thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "dataplane/core/page_scrub.hpp"
+#include "dataplane/core/pager_events.hpp"
+#include "dataplane/device/device_memory.hpp"
+#include "dataplane/device/frame_summer.hpp"
+
+namespace penstock {
+
+class PageScrubber {
+ public:
+  // Without a summer it does nothing.
+  PageScrubber(FrameOwner& owner, std::unique_ptr<FrameSummer> summer, const ScrubRates& rates);
+
+  // What the core says, in its order. A page's frame is known from its load, and its end by the frame's.
+  void loading(PageKey page, Generation generation, FrameId frame);
+  void resident(PageKey page, Generation generation);
+  void destroyed(FrameId frame);
+
+  // Takes the sum that is there, and asks for the next. `may_share`: no copy of a page is under way, whose frame could not
+  // be published. Returns what has just been found corrupt.
+  std::optional<ScrubFinding> advance(Nanoseconds now, bool may_share);
+  // When advance has something to do; `never` if not.
+  Nanoseconds due(Nanoseconds now) const;
+  // To be evicted: pages and the generation that is corrupt.
+  const std::map<PageKey, Generation>& corrupt() const { return corrupt_; }
+  ScrubStats stats() const { return scrub_.stats(); }
+
+ private:
+  struct Filled {
+    Generation generation{};
+    FrameId frame{};
+    bool resident = false;
+  };
+
+  void take_sum(std::optional<ScrubFinding>& found);
+  void start(Nanoseconds now);
+
+  FrameOwner& owner_;
+  const std::unique_ptr<FrameSummer> summer_;
+  const std::uint64_t frame_bytes_;
+  PageScrub scrub_;
+  std::map<PageKey, Filled> pages_;
+  std::unordered_map<FrameId, PageKey> frames_;  // Of pages_.
+  std::map<PageKey, Generation> corrupt_;
+  std::optional<ScrubOrder> under_way_;
+};
+
+}  // namespace penstock
