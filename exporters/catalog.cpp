@@ -38,6 +38,11 @@ constexpr std::array<FamilyEntry, families> entries = {{
     {Family::booked_bytes, "booked_bytes", Gauge, "Promised to admitted demands: weights, work."},
     {Family::foreign_bytes, "foreign_bytes", Gauge,
      "Used on a device by others than this service and its clients."},
+    {Family::ghost_bytes, "ghost_bytes", Gauge,
+     "Used on a device and neither any process's nor this service's: kept by descriptors alone, or not back "
+     "yet."},
+    {Family::usage_age, "usage_age_seconds", Gauge,
+     "How old the reading is that foreign and ghost bytes of a device come from."},
     {Family::headroom_bytes, "headroom_bytes", Gauge, "Kept free on a device on purpose."},
     {Family::device_sessions, "device_sessions", Gauge, "Sessions that use a device."},
     {Family::device_tables, "device_tables", Gauge, "Page tables on a device."},

@@ -30,6 +30,8 @@ enum class Family : std::uint8_t {
   pages,
   booked_bytes,
   foreign_bytes,
+  ghost_bytes,
+  usage_age,
   headroom_bytes,
   device_sessions,
   device_tables,

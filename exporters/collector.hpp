@@ -11,6 +11,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
+#include "dataplane/device/usage/usage_stats.hpp"
 #include "dataplane/pager/stats.hpp"
 #include "service/policy/stats.hpp"
 
@@ -22,6 +23,8 @@ struct DeviceSource {
   std::string id;                     // "host", "cuda-xxxxxxxx"
   const PagerStats* pager = nullptr;  // Outlives the collector; null while the device is unavailable.
   std::function<std::optional<LedgerFigures>()> ledger{};
+  // What others use of a GPU. Nothing while no reading has been made of it.
+  std::function<std::optional<GpuUsageStats>()> usage{};
 };
 
 struct MetricSources {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <tuple>
 
 namespace penstock {
@@ -97,6 +98,14 @@ void add_ledger(FamilySet& set, std::string_view device, const LedgerFigures& le
   set.add(Family::grants, {{"device", device}}, ledger.grants);
 }
 
+void add_usage(FamilySet& set, std::string_view device, const GpuUsageStats& usage) {
+  // Without a reading there is nothing that could have an age.
+  if (!usage.used_bytes) return;
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(usage.age).count();
+  set.add(Family::usage_age, {{"device", device}}, static_cast<std::uint64_t>(age));
+  if (usage.ghost_bytes) set.add(Family::ghost_bytes, {{"device", device}}, *usage.ghost_bytes);
+}
+
 struct AdmissionSums {
   AdmissionCounts sums;
 
@@ -147,6 +156,12 @@ void add_devices(FamilySet& set, std::span<const DeviceSource> devices) {
       add_pager(set, device.id, *device.pager);
       readers.add(*device.pager);
       any_pager = true;
+    }
+    if (device.usage) {
+      const std::optional<GpuUsageStats> usage = device.usage();
+      const bool is_current = usage && usage->state == "current";
+      set.add(Family::collector_success, {{"collector", "usage"}, {"device", device.id}}, is_current ? 1 : 0);
+      if (usage) add_usage(set, device.id, *usage);
     }
     if (!device.ledger) continue;
     const std::optional<LedgerFigures> ledger = device.ledger();

@@ -169,6 +169,32 @@ TEST(Collector, ShowsEachFigureOfADevice) {
   EXPECT_FALSE(page.has("penstock_admissions_total"));
 }
 
+TEST(Collector, ShowsWhatIsKnownOfTheUseByOthersAndHowOldThatIs) {
+  GpuUsageStats usage;
+  usage.state = "current";
+  usage.age = std::chrono::milliseconds(3900);
+  usage.used_bytes = 5;
+  usage.ghost_bytes = 6;
+  const auto page_now = [&] {
+    return page_of({.version = "1",
+                    .service = {},
+                    .reader_backend = {},
+                    .devices = {{.id = "cuda-12345678", .usage = [&] { return std::optional(usage); }}}});
+  };
+  EXPECT_EQ(page_now().value("penstock_ghost_bytes{device=\"cuda-12345678\"}"), 6);
+  EXPECT_EQ(page_now().value("penstock_usage_age_seconds{device=\"cuda-12345678\"}"), 3);
+  const std::string success = "penstock_collector_success{collector=\"usage\",device=\"cuda-12345678\"}";
+  EXPECT_EQ(page_now().value(success), 1);
+  // The figures of a source that hangs stay, and say that they are old.
+  usage.state = "stalled";
+  EXPECT_TRUE(page_now().has("penstock_ghost_bytes"));
+  EXPECT_EQ(page_now().value(success), 0);
+  usage.ghost_bytes.reset();
+  EXPECT_FALSE(page_now().has("penstock_ghost_bytes"));
+  usage.used_bytes.reset();
+  EXPECT_FALSE(page_now().has("penstock_usage_age_seconds"));
+}
+
 TEST(Collector, AddsUpTheBucketsOfFaultLatencyInSeconds) {
   PagerStats pager;
   pager.fault_latency[0] = 1;   // < 1 us
