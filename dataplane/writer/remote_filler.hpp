@@ -33,6 +33,8 @@ struct RemoteFillerOptions {
   Nanoseconds tick = std::chrono::milliseconds(500);
   std::uint32_t stall_ticks = 20;  // Without an answer that was due.
   std::uint32_t start_ticks = 60;  // Until ready.
+  // For a process that gave up to end by itself, so that it says why; then it is killed.
+  std::uint32_t farewell_ticks = 4;
   RestartPolicyOptions restarts;
   std::size_t queue_depth = 256;  // Fences not reached, above which copies are refused as busy.
   // Told what the writer sees of the device's free memory, about once a tick. Dataplane thread.

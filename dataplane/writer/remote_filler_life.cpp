@@ -10,8 +10,6 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t hang_up_ticks =
-    2;                             // For a process that gave up to end by itself, so that it says why.
 constexpr int goodbye_ms = 2'000;  // For a process that was told to end, and again for one that was killed.
 
 }  // namespace
@@ -58,7 +56,7 @@ void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
   checksums_.clear();
   wants_writable_ = false;
   channel_ = WriterChannel();  // Closing takes it out of events_.
-  kill_at_ = ticks_ + hang_up_ticks;
+  kill_at_ = ticks_ + options_.farewell_ticks;
   const bool ends_by_itself = why == WriterLoss::died || why == WriterLoss::failed;
   if (process_ && !ends_by_itself) process_->kill();
   ++stats_.losses;

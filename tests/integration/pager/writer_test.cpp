@@ -72,7 +72,8 @@ TEST_F(PagingThroughAWriter, DeliversEveryByteThroughASmallDevice) {
     client_->serve(0);
   }
   EXPECT_EQ(stats().condition, DeviceCondition::ready);
-  EXPECT_EQ(device_->stats().losses, 0u);
+  EXPECT_EQ(device_->stats().losses, 0u)
+      << static_cast<int>(device_->stats().last_loss.load()) << " " << device_->stats().last_detail.load();
 }
 
 TEST_F(PagingThroughAWriter, ConvertsOnTheWay) {

@@ -81,6 +81,7 @@ WriterState state_after(const std::string& script, WriterLoss& why) {
   RemoteFillerOptions options = WriterRig::quick();
   options.restarts.deaths_max = 1;
   options.start_ticks = 30;
+  options.farewell_ticks = 2;
   auto filler = RemoteFiller::open(*std::move(program), options);
   while ((*filler)->reached().has_value() && wait_readable((*filler)->event_fd())) {
   }

@@ -53,6 +53,7 @@ RemoteFillerOptions WriterRig::quick() {
   return {.tick = std::chrono::milliseconds(10),
           .stall_ticks = 20,
           .start_ticks = 1000,
+          .farewell_ticks = 1000,
           .restarts = {.deaths_max = 5, .window_ticks = 6000, .back_off_ticks = 1}};
 }
 
