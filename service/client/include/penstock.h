@@ -244,8 +244,9 @@ PST_API pst_status pst_table_tensor(const pst_table* table, uint32_t index, uint
 /* Pins the pages of [offset, offset + bytes): brings them in, maps them, and forbids their eviction until unpinned. All
  * or nothing. PST_OFFLOADED: no room now, stream the bytes yourself. Nested pins count. bytes 0 pins nothing. */
 PST_API pst_status pst_fault(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
-/* `stream` is the device queue whose work so far may still read the pages; NULL on host memory. A stray unpin answers
- * PST_UNPINNED and changes nothing. */
+/* `stream` is the device queue whose work so far may still read the pages: NULL is the GPU's default one, and the only
+ * one of host memory. On a stream that captures nothing is noted, as nothing runs: pin the pages while the graph does. A
+ * stray unpin answers PST_UNPINNED and changes nothing. */
 PST_API pst_status pst_unpin(pst_table* table, uint64_t offset, uint64_t bytes, void* stream);
 /* Starts bringing pages in without mapping or pinning them; wait != 0: returns when they are resident (or not to be). */
 PST_API pst_status pst_prefetch(pst_table* table, uint64_t offset, uint64_t bytes, int wait,

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that uses a GPU and pages of the service on it. It does what the lines of its standard input say, each answered
+// by one line. `gpu_program cuda|hip SOCKET FILE`; the driver is what LD_LIBRARY_PATH finds.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/device/gpu/vendor.hpp"
+#include "service/client/include/penstock.h"
+#include "tests/fakes/fake_control.h"
+
+namespace penstock::test {
+namespace {
+
+constexpr std::uint64_t millisecond = 1'000'000;
+
+class Program {
+ public:
+  Program(GpuVendor vendor, const char* socket, const char* file) : vendor_(vendor) {
+    pst_connect_options options{};
+    options.size = sizeof options;
+    options.socket = socket;
+    CHECK(pst_connect(&options, &client_) == PST_DONE);
+    CHECK(pst_open(client_, file, &checkpoint_) == PST_DONE);
+    std::ifstream stream(file, std::ios::binary);
+    content_.assign(std::istreambuf_iterator<char>(stream), {});
+    landed_.resize(content_.size());
+  }
+  ~Program() { pst_disconnect(client_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  std::string run(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, name;
+    words >> verb;
+    if (verb == "driver") return load_driver();
+    if (verb == "open") return open();
+    if (verb == "idle" || verb == "busy") return told(pst_idle(client_, verb == "idle"));
+    if (verb == "revokes") return told(pst_run_revokes(client_));
+    if (verb == "residency") return residency();
+    if (verb == "landed") {
+      CHECK(context_->synchronize(stream_).ok());
+      return std::memcmp(landed_.data(), content_.data() + from_ - shift_, count_) == 0 ? "same"
+                                                                                        : "different";
+    }
+    if (verb == "calls") {
+      words >> name;
+      return std::to_string(calls_(name.c_str()));
+    }
+    std::uint64_t offset = 0, bytes = 0;
+    words >> offset >> bytes;
+    if (verb == "pin") return told(pst_fault(table_, offset, bytes, 20'000 * millisecond));
+    if (verb == "look") return told(pst_fault(table_, offset, bytes, 0));
+    if (verb == "unpin") return told(pst_unpin(table_, offset, bytes, stream()));
+    if (verb == "private") return told(pst_make_private(table_, offset, bytes, 20'000 * millisecond));
+    if (verb == "copy") return copy(offset, bytes);
+    if (verb == "write") return write(offset);
+    return "what?";
+  }
+
+ private:
+  std::string told(pst_status status) const {
+    if (status == PST_DONE) return "done";
+    return fmt::format("{}: {}", pst_status_name(status), pst_last_error(client_));
+  }
+  void* stream() const { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream_)); }
+  DeviceAddress at(std::uint64_t offset) const {
+    return DeviceAddress{reinterpret_cast<std::uintptr_t>(address_) + offset};
+  }
+
+  std::string load_driver() {
+    const OpenedVendor opened = open_vendor(vendor_, DriverLoading::load);
+    if (opened.gpus.empty()) return opened.report.detail;
+    CHECK(opened.gpus.front()->open_context(context_).ok());
+    CHECK(context_->enter().ok() && context_->make_stream(stream_).ok());
+    void* const library = ::dlopen(opened.report.library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    CHECK(library != nullptr);
+    calls_ = reinterpret_cast<FakeCallCount>(::dlsym(library, "penstock_fake_call_count"));
+    return "done";
+  }
+  std::string open() {
+    pst_table_options options{};
+    options.size = sizeof options;
+    const pst_status status = pst_table_open(checkpoint_, &options, &table_);
+    if (status != PST_DONE) return told(status);
+    pst_table_info info{};
+    info.size = sizeof info;
+    CHECK(pst_table_describe(table_, &info) == PST_DONE);
+    address_ = info.address;
+    std::uint64_t header = 0, first = 0, bytes = 0;
+    std::memcpy(&header, content_.data(), sizeof header);
+    CHECK(pst_table_tensor(table_, 0, &first, &bytes) == PST_DONE);
+    shift_ = first - header - sizeof header;
+    return "done";
+  }
+  std::string residency() const {
+    pst_residency now{};
+    now.size = sizeof now;
+    CHECK(pst_table_residency(table_, &now) == PST_DONE);
+    return fmt::format("mapped {} pinned {} private {}", now.mapped_bytes, now.pinned_bytes,
+                       now.private_bytes);
+  }
+  // Queues it; `landed` waits for it and compares.
+  std::string copy(std::uint64_t offset, std::uint64_t bytes) {
+    from_ = offset;
+    count_ = bytes;
+    const DriverCode code = context_->copy_out(landed_.data(), at(offset), bytes, stream_);
+    return code.ok() ? "done" : std::to_string(code.native);
+  }
+  std::string write(std::uint64_t offset) {
+    const char word[] = "written";
+    DriverCode code = context_->copy_in(at(offset), word, sizeof word, stream_);
+    if (code.ok()) code = context_->synchronize(stream_);
+    return code.ok() ? "done" : std::to_string(code.native);
+  }
+
+  const GpuVendor vendor_;
+  pst_client* client_ = nullptr;
+  pst_checkpoint* checkpoint_ = nullptr;
+  pst_table* table_ = nullptr;
+  void* address_ = nullptr;
+  std::unique_ptr<DriverContext> context_;
+  StreamHandle stream_{};
+  FakeCallCount calls_ = nullptr;
+  std::string content_, landed_;
+  std::uint64_t shift_ = 0;  // Of the table against the file.
+  std::uint64_t from_ = 0, count_ = 0;
+};
+
+}  // namespace
+}  // namespace penstock::test
+
+int main(int count, char** arguments) {
+  using namespace penstock;
+  if (count != 4) return 2;
+  const GpuVendor vendor = std::string(arguments[1]) == "hip" ? GpuVendor::hip : GpuVendor::cuda;
+  test::Program program(vendor, arguments[2], arguments[3]);
+  char line[256];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    std::printf("%s\n", program.run(line).c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that use pages on a GPU: two processes, one copy, revokes while device work runs, deaths and a restart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "service"))
+
+import daemon  # noqa: E402
+
+MIB = 1 << 20
+PAGE = 2 * MIB
+VENDORS = ("cuda", "hip")
+PROGRAM = daemon.BUILD / "tests/bin/gpu_program"
+
+
+class GpuDaemon(daemon.Daemon):
+    """On a fake driver, whose memory all processes of the test share."""
+
+    def __init__(self, vendor: str, pages: int = 64) -> None:
+        self.vendor, self.pages = vendor, pages
+        super().__init__(environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor),
+                                      "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB", "PENSTOCK_FAKE_STREAM_DELAY_US": "20"})
+        self.file = self.folder / "m.safetensors"
+        daemon.write_checkpoint(self.file, tensors=24, tensor_bytes=MIB)
+
+    def default_config(self, capacity: str, extra: str) -> str:
+        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\nrevoke_deadline = "300ms"\n'
+                f'[metrics]\nlisten = ""\n[device.{self.vendor}]\npage_bytes = "2MiB"\n'
+                f'capacity = "{self.pages * PAGE}"\n')
+
+
+class Program:
+    """One process with a GPU: a line says what to do, and one line answers."""
+
+    def __init__(self, service: GpuDaemon, driver: bool = True, **more: str) -> None:
+        self.process = subprocess.Popen([PROGRAM, service.vendor, service.socket, service.file], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env={**service.environment, **more})
+        if driver:
+            assert self("driver") == "done"
+
+    def begin(self, *words: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def __call__(self, *words: object) -> str:
+        self.begin(*words)
+        return self.end()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+
+
+class GpuClients(unittest.TestCase):
+    def setUp(self) -> None:
+        if not PROGRAM.exists():
+            self.skipTest(f"requires {PROGRAM}")
+
+    def serve(self, vendor: str, pages: int = 64) -> GpuDaemon:
+        if not any((daemon.BUILD / "fakes" / vendor).glob("lib*.so*")):
+            self.skipTest("requires the fake drivers")
+        return self.enterContext(GpuDaemon(vendor, pages))
+
+    def start(self, service: GpuDaemon, driver: bool = True, **more: str) -> Program:
+        return self.enterContext(Program(service, driver, **more))
+
+    def open(self, service: GpuDaemon, **more: str) -> Program:
+        program = self.start(service, **more)
+        self.assertEqual("done", program("open"))
+        return program
+
+    def read(self, program: Program, first: int, count: int = 1) -> str:
+        self.assertEqual("done", program("copy", first * PAGE, count * PAGE))
+        return program("landed")
+
+    def test_two_processes_share_one_copy(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                one, two = self.open(service), self.open(service)
+                for program in (one, two):
+                    calls = "cuMemSetAccess" if vendor == "cuda" else "hipMemSetAccess"
+                    before = int(program("calls", calls))
+                    self.assertEqual("done", program("pin", PAGE, 10 * PAGE))
+                    self.assertEqual("same", self.read(program, 1, 10))
+                    self.assertLessEqual(int(program("calls", calls)) - before, 10)
+                    if program is two:
+                        self.assertEqual(1, int(program("calls", calls)) - before, "pages that are there are one run")
+                self.assertEqual(10 * PAGE, service.device()["resident_bytes"])
+                self.assertEqual("done", two("unpin", PAGE, 10 * PAGE))
+
+    def test_a_shared_page_can_not_be_written(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                one, two = self.open(service, PENSTOCK_FAKE_STICKY_FAULTS="1"), self.open(service)
+                for program in (one, two):
+                    self.assertEqual("done", program("pin", PAGE, PAGE))
+                self.assertEqual("700", one("write", PAGE))
+                self.assertEqual("same", self.read(two, 1), "only the writer has lost its context")
+
+    def test_a_private_page_can_be_written_by_one(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                one, two = self.open(service), self.open(service)
+                for program in (one, two):
+                    self.assertEqual("done", program("pin", PAGE, 2 * PAGE))
+                self.assertEqual("done", one("private", PAGE, PAGE))
+                self.assertEqual("same", self.read(one, 1, 2), "it begins as a copy")
+                self.assertEqual("done", one("write", PAGE))
+                self.assertEqual("different", self.read(one, 1))
+                self.assertEqual("same", self.read(two, 1))
+                self.assertIn(f"private {PAGE}", one("residency"))
+
+    def test_a_revoke_waits_for_device_work(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=8)
+                # Its copies begin late; a page that is unmapped before ends the process.
+                slow = self.open(service, PENSTOCK_FAKE_STREAM_DELAY_US="150000")
+                self.assertEqual("done", slow("pin", PAGE, 6 * PAGE))
+                self.assertEqual("done", slow("copy", PAGE, 6 * PAGE))
+                self.assertEqual("done", slow("unpin", PAGE, 6 * PAGE))
+                other = self.open(service)
+                other.begin("pin", 7 * PAGE, 4 * PAGE)
+                # Each call of the program is a point at which it may give pages back.
+                self.assertTrue(daemon.wait_until(
+                    lambda: slow("revokes") == "done" and f"mapped {6 * PAGE} " not in slow("residency")))
+                self.assertEqual("done", other.end())
+                self.assertEqual("same", slow("landed"))
+                self.assertEqual("same", self.read(other, 7, 4))
+
+    def test_an_idle_program_gives_pages_back_by_itself(self) -> None:
+        service = self.serve("cuda", pages=8)
+        idle, other = self.open(service), self.open(service)
+        self.assertEqual("done", idle("pin", PAGE, 6 * PAGE))
+        self.assertEqual("same", self.read(idle, 1, 6))
+        self.assertEqual("done", idle("unpin", PAGE, 6 * PAGE))
+        self.assertEqual("done", idle("idle"))
+        self.assertEqual("done", other("pin", 4 * PAGE, 7 * PAGE))
+        self.assertEqual("same", self.read(other, 4, 7))
+
+    def test_a_killed_program_leaves_its_pages_to_others(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=8)
+                dead, other = self.open(service), self.open(service)
+                self.assertEqual("done", dead("pin", PAGE, 6 * PAGE))
+                dead.kill()
+                self.assertEqual("done", other("pin", 4 * PAGE, 7 * PAGE))
+                self.assertEqual("same", self.read(other, 4, 7))
+
+    def test_a_killed_writer_takes_no_page_away(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                program = self.open(service)
+                self.assertEqual("done", program("pin", PAGE, 2 * PAGE))
+                (writer,) = (int(word) for task in Path(f"/proc/{service.process.pid}/task").iterdir()
+                             for word in (task / "children").read_text(encoding="ascii").split())
+                os.kill(writer, 9)
+                self.assertEqual("same", self.read(program, 1, 2))
+                self.assertTrue(daemon.wait_until(lambda: program("pin", 4 * PAGE, 2 * PAGE) == "done"))
+                self.assertEqual("same", self.read(program, 4, 2))
+
+    def test_pages_outlive_the_service_and_come_from_the_next_one(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                program = self.open(service)
+                self.assertEqual("done", program("pin", PAGE, 2 * PAGE))
+                service.process.kill()
+                service.process.wait()
+                self.assertEqual("same", self.read(program, 1, 2))
+                service.log_path.unlink()
+                service.start()
+                self.assertEqual("done", program("pin", PAGE, 6 * PAGE))
+                self.assertEqual("same", self.read(program, 1, 6))
+                for _ in range(2):
+                    self.assertEqual("done", program("unpin", PAGE, 2 * PAGE))
+                self.assertEqual("done", program("unpin", 3 * PAGE, 4 * PAGE))
+                # What the dead service had made is given up; what the new one made stays.
+                self.assertTrue(daemon.wait_until(
+                    lambda: program("revokes") == "done" and f"mapped {4 * PAGE} " in program("residency")))
+
+    def test_a_program_without_the_driver_is_told_so(self) -> None:
+        service = self.serve("cuda")
+        program = self.start(service, driver=False)
+        answer = program("open")
+        self.assertIn("unsupported", answer)
+        self.assertIn("has not loaded the driver", answer)
+        self.assertEqual("done", program("driver"))
+        self.assertEqual("done", program("open"))
+
+    def test_a_gpu_that_is_hidden_is_told_so(self) -> None:
+        service = self.serve("cuda")
+        program = self.start(service, driver=False, CUDA_VISIBLE_DEVICES="")
+        program("driver")
+        self.assertIn("unsupported", program("open"))
+
+
+if __name__ == "__main__":
+    unittest.main()
