@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstockd: the composition root. The only file that names concrete classes.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -121,8 +123,17 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
     if (!host) return tl::unexpected(host.error());
     devices_.push_back(std::move(*host));
   }
+  for (const auto& [kind, wanted] : {std::pair("cuda", &config_.cuda), std::pair("hip", &config_.hip)}) {
+    const bool found =
+        std::ranges::any_of(devices_, [kind](const DeviceSetup& one) { return one.kind == kind; });
+    if (wanted->enabled != DeviceUse::on || found) continue;
+    return fail(FailureKind::configuration,
+                fmt::format("device.{}.enabled is \"on\", and no such GPU can be used", kind),
+                "penstock doctor says what the GPUs lack; \"auto\" goes on without them");
+  }
   if (devices_.empty()) {
-    return fail(FailureKind::configuration, "no device: no GPU can be used and device.host.enabled is false",
+    return fail(FailureKind::configuration,
+                "no device: no GPU can be used and device.host.enabled is \"off\"",
                 "penstock doctor says what the GPUs lack");
   }
   service_->state().reader = devices_.front().thread->reader();

@@ -86,14 +86,6 @@ void ConfigBinder::check_device(std::string_view kind, const DeviceConfig& devic
 
 // What asks for more than there is must not be passed over in silence.
 void ConfigBinder::check_built() {
-  for (const auto& [kind, device] : {std::pair("cuda", &config_.cuda), std::pair("hip", &config_.hip)}) {
-    if (device->enabled != DeviceUse::on) continue;
-    refuse_at(fmt::format("device.{}.enabled", kind), "\"on\": not built yet; wants \"auto\" or \"off\"");
-  }
-  if (config_.host.enabled == DeviceUse::off) {
-    refuse_at("device.host.enabled",
-              "\"off\" leaves no device: others are not built yet; wants \"auto\" or \"on\"");
-  }
   if (config_.ebpf == ProbeMode::required) {
     refuse_at("probes.ebpf", "\"required\": the probes are not built yet; wants \"auto\" or \"off\"");
   }

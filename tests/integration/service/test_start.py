@@ -110,12 +110,17 @@ class CaseS06(unittest.TestCase):
                 self.assertIn("device.host.capacity", text)
 
     def test_what_is_not_built_is_refused_when_it_is_demanded(self) -> None:
-        for key, word in (("[device.cuda]\nenabled", "on"), ("[device.hip]\nenabled", "on"),
-                          ("[device.host]\nenabled", "off"), ("[probes]\nebpf", "required")):
-            with self.subTest(key):
-                text = self.refusal(f'{key} = "{word}"\n')
-                self.assertIn(":2: ", text)
-                self.assertIn("not built yet", text)
+        text = self.refusal('[probes]\nebpf = "required"\n')
+        self.assertIn(":2: ", text)
+        self.assertIn("not built yet", text)
+
+    def test_a_device_that_is_demanded_and_missing_ends_the_start(self) -> None:
+        for text, words in (('[device.cuda]\nenabled = "on"\n', "device.cuda.enabled"),
+                            ('[device.hip]\nenabled = "on"\n', "device.hip.enabled"),
+                            ('[device.host]\nenabled = "off"\n', "no device")):
+            with self.subTest(text), daemon.Daemon(wait=False, config='[metrics]\nlisten = ""\n' + text) as running:
+                self.assertEqual(2, running.process.wait(timeout=10), running.log())
+                self.assertIn(words, running.log())
 
     def test_a_device_larger_than_the_machine_is_refused_at_start(self) -> None:
         for text, words in (('[device.host]\ncapacity = "1PiB"\n', "more than the"),

@@ -58,9 +58,6 @@ TEST(ConfigDurations, NeedAUnitAndARange) {
 }
 
 TEST(ConfigChoices, RefuseToDemandWhatIsNotBuilt) {
-  expect_refused("device.cuda", "enabled = \"on\"", {"device.cuda.enabled", "not built yet"});
-  expect_refused("device.hip", "enabled = \"on\"", {"device.hip.enabled", "not built yet"});
-  expect_refused("device.host", "enabled = \"off\"", {"device.host.enabled", "leaves no device"});
   expect_refused("probes", "ebpf = \"required\"", {"probes.ebpf", "not built yet"});
 }
 
