@@ -34,9 +34,10 @@ struct GpuFrameStats {
   std::uint64_t exhausted_total = 0;
   std::uint64_t no_headroom_total = 0;
   std::uint64_t fd_limit_total = 0;
-  std::uint64_t refused_total = 0;  // Creations that the driver refused for another reason, or that a quarantine ended.
-  std::int32_t last_native = 0;     // The newest code that was neither success nor out of memory.
-  const char* last_call = "";       // The call that answered it, or that hung; static.
+  std::uint64_t refused_total =
+      0;  // Creations that the driver refused for another reason, or that a quarantine ended.
+  std::int32_t last_native = 0;  // The newest code that was neither success nor out of memory.
+  const char* last_call = "";    // The call that answered it, or that hung; static.
 };
 
 }  // namespace penstock
