@@ -34,7 +34,6 @@ class Program {
     CHECK(pst_open(client_, file, &checkpoint_) == PST_DONE);
     std::ifstream stream(file, std::ios::binary);
     content_.assign(std::istreambuf_iterator<char>(stream), {});
-    landed_.resize(content_.size());
   }
   ~Program() { pst_disconnect(client_); }
   Program(const Program&) = delete;
@@ -51,8 +50,7 @@ class Program {
     if (verb == "residency") return residency();
     if (verb == "landed") {
       CHECK(context_->synchronize(stream_).ok());
-      return std::memcmp(landed_.data(), content_.data() + from_ - shift_, count_) == 0 ? "same"
-                                                                                        : "different";
+      return std::memcmp(landed_, content_.data() + from_ - shift_, count_) == 0 ? "same" : "different";
     }
     if (verb == "calls") {
       words >> name;
@@ -84,6 +82,8 @@ class Program {
     if (opened.gpus.empty()) return opened.report.detail;
     CHECK(opened.gpus.front()->open_context(context_).ok());
     CHECK(context_->enter().ok() && context_->make_stream(stream_).ok());
+    // Page-locked: a copy to other memory would have ended when the call returns.
+    CHECK(context_->allocate_host(content_.size(), landed_).ok());
     void* const library = ::dlopen(opened.report.library.c_str(), RTLD_NOW | RTLD_NOLOAD);
     CHECK(library != nullptr);
     calls_ = reinterpret_cast<FakeCallCount>(::dlsym(library, "penstock_fake_call_count"));
@@ -115,7 +115,7 @@ class Program {
   std::string copy(std::uint64_t offset, std::uint64_t bytes) {
     from_ = offset;
     count_ = bytes;
-    const DriverCode code = context_->copy_out(landed_.data(), at(offset), bytes, stream_);
+    const DriverCode code = context_->copy_out(landed_, at(offset), bytes, stream_);
     return code.ok() ? "done" : std::to_string(code.native);
   }
   std::string write(std::uint64_t offset) {
@@ -133,7 +133,8 @@ class Program {
   std::unique_ptr<DriverContext> context_;
   StreamHandle stream_{};
   FakeCallCount calls_ = nullptr;
-  std::string content_, landed_;
+  std::string content_;
+  void* landed_ = nullptr;
   std::uint64_t shift_ = 0;  // Of the table against the file.
   std::uint64_t from_ = 0, count_ = 0;
 };

@@ -143,11 +143,10 @@ class GpuClients(unittest.TestCase):
             with self.subTest(vendor):
                 service = self.serve(vendor, pages=8)
                 # Its copies begin late; a page that is unmapped before ends the process.
-                slow = self.open(service, PENSTOCK_FAKE_STREAM_DELAY_US="150000")
+                slow, other = self.open(service, PENSTOCK_FAKE_STREAM_DELAY_US="300000"), self.open(service)
                 self.assertEqual("done", slow("pin", PAGE, 6 * PAGE))
                 self.assertEqual("done", slow("copy", PAGE, 6 * PAGE))
                 self.assertEqual("done", slow("unpin", PAGE, 6 * PAGE))
-                other = self.open(service)
                 other.begin("pin", 7 * PAGE, 4 * PAGE)
                 # Each call of the program is a point at which it may give pages back.
                 self.assertTrue(daemon.wait_until(
