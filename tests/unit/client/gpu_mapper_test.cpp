@@ -3,8 +3,10 @@
 #include <memory>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "dataplane/device/cuda/cuda_abi.h"
 #include "service/client/gpu_mapper.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
@@ -99,6 +101,35 @@ TEST_F(CudaPages, AreQuietOnceTheWorkBehindTheirUnpinHasEnded) {
     EXPECT_TRUE(mapper->quiet(1));
     EXPECT_TRUE(eventually([&] { return mapper->quiet(0); }));
     EXPECT_TRUE(mapper->remove(0));
+  }
+  ASSERT_TRUE(context->destroy_stream(stream).ok());
+}
+
+TEST_F(CudaPages, StayWhileAStreamCapturesAndLeaveTheCaptureAlone) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto begin =
+      reinterpret_cast<CudaResult (*)(void*, int)>(::dlsym(library, "cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<CudaResult (*)(void*, void**)>(::dlsym(library, "cuStreamEndCapture"));
+  make_frames(1);
+  std::unique_ptr<DriverContext> context;
+  ASSERT_TRUE(gpu.driver->open_context(context).ok());
+  ASSERT_TRUE(context->enter().ok());
+  StreamHandle stream{};
+  ASSERT_TRUE(context->make_stream(stream).ok());
+  void* const native = reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream));
+  {
+    auto mapper = *GpuMapper::create(gpu, 1, page_bytes);
+    map(*mapper, {0, 1});
+    ASSERT_TRUE(mapper->note_work({0, 1}, native));
+    ASSERT_EQ(begin(native, 0), cuda_success);
+    EXPECT_TRUE(mapper->note_work({0, 1}, native));
+    EXPECT_FALSE(mapper->quiet(0));
+    EXPECT_FALSE(mapper->settle_thread());
+    void* graph = nullptr;
+    EXPECT_EQ(end(native, &graph), cuda_success);
+    EXPECT_FALSE(mapper->quiet(0));
+    ASSERT_TRUE(mapper->note_work({0, 1}, native));
+    EXPECT_TRUE(eventually([&] { return mapper->quiet(0); }));
   }
   ASSERT_TRUE(context->destroy_stream(stream).ok());
 }
