@@ -180,13 +180,19 @@ TEST_P(DeviceContract, AFullQueueSaysBusyAndRecovers) {
   const std::span<const std::byte> staged = device_->stage(source);
   FenceId last{};
   bool was_busy = false;
+  std::uint64_t waiting_most = 0;
   for (int i = 0; i < 100'000 && !was_busy; ++i) {
     const Result<FenceId> fence = writer().copy(frame, 0, staged, as_it_is);
     if (fence) last = *fence;
+    waiting_most = std::max(waiting_most, raw(last) - raw(*writer().reached()));
     was_busy = !fence;
     if (was_busy) {
       EXPECT_EQ(fence.error().code, Errc::busy);
     }
+  }
+  if (!was_busy && waiting_most < 1000) {
+    ASSERT_TRUE(wait_reached(writer(), last));
+    GTEST_SKIP() << "requires a device that copies more slowly than it is asked to";
   }
   EXPECT_TRUE(was_busy) << "the queue has no bound";
   ASSERT_TRUE(wait_reached(writer(), last));
