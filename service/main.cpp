@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -124,11 +125,13 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
     devices_.push_back(std::move(*host));
   }
   for (const auto& [kind, wanted] : {std::pair("cuda", &config_.cuda), std::pair("hip", &config_.hip)}) {
+    // Named anew: clang 14 takes no structured binding into a lambda.
+    const std::string_view name = kind;
     const bool found =
-        std::ranges::any_of(devices_, [kind](const DeviceSetup& one) { return one.kind == kind; });
+        std::ranges::any_of(devices_, [name](const DeviceSetup& one) { return one.kind == name; });
     if (wanted->enabled != DeviceUse::on || found) continue;
     return fail(FailureKind::configuration,
-                fmt::format("device.{}.enabled is \"on\", and no such GPU can be used", kind),
+                fmt::format("device.{}.enabled is \"on\", and no such GPU can be used", name),
                 "penstock doctor says what the GPUs lack; \"auto\" goes on without them");
   }
   if (devices_.empty()) {
