@@ -50,7 +50,7 @@ class Program {
     if (verb == "residency") return residency();
     if (verb == "landed") {
       CHECK(context_->synchronize(stream_).ok());
-      return std::memcmp(landed_, content_.data() + from_ - shift_, count_) == 0 ? "same" : "different";
+      return std::memcmp(landed_, content_.data() + (from_ - shift_), count_) == 0 ? "same" : "different";
     }
     if (verb == "calls") {
       words >> name;
