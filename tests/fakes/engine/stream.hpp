@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "dataplane/device/cuda/cuda_abi.h"
@@ -72,6 +73,8 @@ class Stream {
   std::uint64_t state_;
   bool retired_ = false;
   bool started_ = false;
+  bool busy_ = false;  // With an item that is not in the queue any more.
+  std::thread thread_;
 };
 
 }  // namespace penstock::fake
