@@ -37,8 +37,8 @@ struct PagerStats {
   std::array<Figure, latency_buckets> fault_latency{};
   Figure fault_latency_sum_ns{0};
   std::array<Figure, 4> pages{};  // of open tables, by Residency
-  Figure corrupt_pages{0};   // Found to differ from what was loaded.
-  Figure scrubbed_pages{0};  // Sums that were taken.
+  Figure corrupt_pages{0};        // Found to differ from what was loaded.
+  Figure scrubbed_pages{0};       // Sums that were taken.
   Figure sessions{0}, tables{0}, frames_ready{0};
   std::atomic<DeviceCondition> condition{DeviceCondition::ready};
   Figure writer_losses{0};
