@@ -95,6 +95,7 @@ class Client final : private ControlListener {
   Outcome<void> prefetch(OpenTable& table, PageSpan span, bool wait, Nanoseconds deadline);
   Outcome<void> make_private(OpenTable& table, PageSpan span, Nanoseconds deadline);
   Outcome<std::uint64_t> free(const char* device, std::uint64_t bytes, Nanoseconds deadline);
+  std::uint64_t free(OpenTable& table, std::uint64_t bytes, Nanoseconds deadline);
   std::vector<Paging*> pagings();
 
  private:

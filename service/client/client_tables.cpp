@@ -309,6 +309,10 @@ Outcome<void> Client::make_private(OpenTable& table, PageSpan span, Nanoseconds 
                      [&](Paging& paging) { return paging.make_private(*table.table, span, deadline); });
 }
 
+std::uint64_t Client::free(OpenTable& table, std::uint64_t bytes, Nanoseconds deadline) {
+  return table.table->paging().give_back(bytes, deadline, table.table.get());
+}
+
 Outcome<std::uint64_t> Client::free(const char* id, std::uint64_t bytes, Nanoseconds deadline) {
   const auto found = device(id);
   if (!found) return tl::unexpected(found.error());

@@ -93,4 +93,11 @@ Result<Mapping> map_for_this_process(int fd, std::uint64_t bytes, Access access)
   return mapping;
 }
 
+Result<> place_for_this_process(Mapping& range, std::uint64_t at, int fd, std::uint64_t bytes,
+                                Access access) {
+  const auto lock = hold_fork();
+  TRY(range.place(at, fd, bytes, access));
+  return range.keep_from_children(at, bytes);
+}
+
 }  // namespace penstock

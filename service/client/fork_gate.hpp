@@ -38,5 +38,7 @@ class ForkAwareFd {
 
 // Maps a shared descriptor so that a child doesn't get it.
 Result<Mapping> map_for_this_process(int fd, std::uint64_t bytes, Access access);
+// The same at a place of a range. REQUIRES: whole small pages.
+Result<> place_for_this_process(Mapping& range, std::uint64_t at, int fd, std::uint64_t bytes, Access access);
 
 }  // namespace penstock

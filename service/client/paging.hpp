@@ -70,7 +70,8 @@ class Paging {
   void prioritize(Table& table);
   void set_cutoff(Table& table, std::uint32_t pages);
   // Gives back unpinned pages of this process, private ones first. Bytes that the service says are free by that.
-  std::uint64_t give_back(std::uint64_t bytes, Nanoseconds deadline);
+  // `only`: of that table alone, from its end.
+  std::uint64_t give_back(std::uint64_t bytes, Nanoseconds deadline, const Table* only = nullptr);
 
   // ---- pins and revokes ----
   // The pages may be mapped all the same: their words were being moved to the region of a new connection.
@@ -134,7 +135,7 @@ class Paging {
 
   Table* table_of(std::uint32_t number) const;
   void could_not_map(const wire::GrantEntry& entry, const Failure& failure);
-  std::vector<Idle> idle_pages();  // Mapped and without a pin, the least valuable first.
+  std::vector<Idle> idle_pages(const Table* only);  // Mapped and without a pin, the least valuable first.
   std::uint64_t enlist(Request& request);
   // False: the deadline passed. Its requests are then cancelled. REQUIRES: the request waits for something.
   bool wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline, bool cooperative);

@@ -141,16 +141,21 @@ void Paging::set_cutoff(Table& table, std::uint32_t pages) {
   if (table.attached(epoch_)) send(PeerCutoff{table.attachment().number, pages});
 }
 
-std::vector<Paging::Idle> Paging::idle_pages() {
+std::vector<Paging::Idle> Paging::idle_pages(const Table* only) {
   std::vector<Idle> found;
   for (const auto& [number, table] : tables_) {
     if (number != table->attachment().number) continue;  // The overlay's pages come with the table's.
+    if (only != nullptr && table != only) continue;
     for (std::uint32_t page = 0; page < table->shape().pages; ++page) {
       const std::uint64_t word = table->word(page).load(std::memory_order_relaxed);
       if (!table->mapped(page) || pstw_pin_state(word) != PSTW_PIN_MAPPED || pstw_pin_count(word) != 0)
         continue;
       found.push_back({table, page, (word & PSTW_PIN_TOUCH_MASK) >> PSTW_PIN_TOUCH_SHIFT});
     }
+  }
+  if (only != nullptr) {
+    std::reverse(found.begin(), found.end());
+    return found;
   }
   // A private page is free for certain; of the others, those of least use go first, and the end of a table before its start.
   std::sort(found.begin(), found.end(), [](const Idle& a, const Idle& b) {
@@ -162,10 +167,10 @@ std::vector<Paging::Idle> Paging::idle_pages() {
   return found;
 }
 
-std::uint64_t Paging::give_back(std::uint64_t bytes, Nanoseconds deadline) {
+std::uint64_t Paging::give_back(std::uint64_t bytes, Nanoseconds deadline, const Table* only) {
   constexpr std::uint32_t at_once = 256;
   std::unique_lock lock(mutex_);
-  const std::vector<Idle> idle = idle_pages();
+  const std::vector<Idle> idle = idle_pages(only);
   std::uint64_t freed = 0;
   auto next = idle.begin();
   while (freed < bytes && next != idle.end() && socket_.is_open()) {

@@ -162,10 +162,17 @@ std::uint64_t Table::serial(std::uint32_t page) const {
     const std::uint32_t residency = pstw_page_residency(word);
     return residency == PSTW_RESIDENT || residency == PSTW_EVICTING ? pstw_page_generation(word) : 0;
   };
+  // Another run of the service counts its generations from the start.
+  constexpr std::uint32_t epoch_shift = 48;
+  const auto serial_of = [&](std::uint64_t own, std::uint64_t kind) {
+    const std::uint64_t low = (own << 1 | kind) & ((std::uint64_t{1} << epoch_shift) - 1);
+    return own == 0 ? 0 : at_.epoch << epoch_shift | low;
+  };
   if (at_.overlay_words) {
-    if (const std::uint64_t own = generation(word_of(at_.overlay_words, page)); own != 0) return own << 1 | 1;
+    if (const std::uint64_t own = generation(word_of(at_.overlay_words, page)); own != 0)
+      return serial_of(own, 1);
   }
-  return generation(word_of(at_.page_words, page)) << 1;
+  return serial_of(generation(word_of(at_.page_words, page)), 0);
 }
 
 }  // namespace penstock

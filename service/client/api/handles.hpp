@@ -61,11 +61,21 @@ struct pst_grant {
 };
 
 struct pst_host_buffer {
+  // One buffer of the service's, mapped at its place in the range; whole small pages.
+  struct Piece {
+    std::uint64_t epoch;
+    std::uint64_t number;
+    std::uint64_t at;
+    std::uint64_t bytes;
+    std::uint64_t end() const { return at + bytes; }
+  };
   pst_client* owner;
-  std::uint64_t epoch;
-  std::uint64_t number;
-  std::uint64_t bytes;
-  penstock::Mapping mapping;
+  std::uint64_t bytes_max;
+  penstock::Mapping range;
+  mutable std::mutex mutex;
+  // Under the mutex.
+  std::uint64_t bytes = 0;
+  std::vector<Piece> pieces;  // Without gaps from the start on; the last may reach beyond `bytes`.
 };
 
 struct pst_client {

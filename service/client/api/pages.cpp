@@ -133,6 +133,22 @@ pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, 
   return PST_DONE;
 }
 
+pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capacity, size_t* count) {
+  const bool complete = count != nullptr && (pages != nullptr || capacity == 0);
+  if (const pst_status status = check_handle(owner_of(table), complete); status != PST_DONE) return status;
+  Table& found = *table->table;
+  *count = 0;
+  found.paging().look([&] {
+    for (std::uint32_t page = 0; page < found.shape().pages; ++page) {
+      const std::uint64_t word = found.word(page).load(std::memory_order_relaxed);
+      if ((word & PSTW_PIN_WANTED) == 0 || pstw_pin_count(word) == 0) continue;
+      if (*count < capacity) pages[*count] = page;
+      ++*count;
+    }
+  });
+  return PST_DONE;
+}
+
 pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns) {
   PageSpan span;
   if (const pst_status status = check_range(table, offset, bytes, span);

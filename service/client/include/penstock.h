@@ -254,10 +254,13 @@ PST_API pst_status pst_prefetch(pst_table* table, uint64_t offset, uint64_t byte
 PST_API pst_status pst_prioritize(pst_table* table);
 /* Pages that start at or above `bytes` answer PST_OFFLOADED unless resident already. UINT64_MAX: no cut-off. */
 PST_API pst_status pst_set_cutoff(pst_table* table, uint64_t bytes);
-/* Serials of the pages of a range: changes whenever a page's content was lost and made anew. `serials` holds one entry a
- * page; 0 = not resident here. */
+/* Serials of the pages of a range: changes whenever a page's content was lost and made anew, also by another run of the
+ * service. `serials` holds one entry a page; 0 = not resident here. */
 PST_API pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, uint64_t* serials,
                                size_t capacity, size_t* count);
+/* Numbers of the pages of the table that the service asked back while they were pinned: their last unpin gives them up.
+ * *count = how many there are; at most `capacity` are written. */
+PST_API pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capacity, size_t* count);
 /* Makes the pages of a pinned range of a shared table private to this process and writable at the same address. */
 PST_API pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
 
@@ -287,6 +290,8 @@ PST_API pst_status pst_idle(pst_client* client, int idle);
  * first. *freed = bytes really returned to the device within the timeout; less than asked is no failure. */
 PST_API pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint64_t timeout_ns,
                             uint64_t* freed);
+/* The same for one table, from its end: pinned pages stay, and pages that others have mapped are not counted. */
+PST_API pst_status pst_table_free(pst_table* table, uint64_t bytes, uint64_t timeout_ns, uint64_t* freed);
 
 /* ---- admission and host memory --------------------------------------------------------------------------------------- */
 
@@ -306,6 +311,10 @@ PST_API void pst_grant_release(pst_grant* grant);
 
 /* Page-locked host memory out of the node's one budget; shared by descriptor, counted for this client. */
 PST_API pst_status pst_host_buffer_create(pst_client* client, uint64_t bytes, pst_host_buffer** buffer);
+/* A buffer of 0 bytes with address space for `bytes_max`: costs nothing until it grows. */
+PST_API pst_status pst_host_buffer_reserve(pst_client* client, uint64_t bytes_max, pst_host_buffer** buffer);
+/* Makes the buffer longer, out of the budget; its address and content stay. PST_INVALID_ARGUMENT beyond bytes_max. */
+PST_API pst_status pst_host_buffer_grow(pst_host_buffer* buffer, uint64_t bytes);
 PST_API void* pst_host_buffer_address(const pst_host_buffer* buffer);
 PST_API uint64_t pst_host_buffer_bytes(const pst_host_buffer* buffer);
 /* Gives the end back; the address stays. */

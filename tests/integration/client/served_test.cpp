@@ -265,6 +265,33 @@ TEST_F(Served, AssembledTablesThatNobodyHasOpenAreForgotten) {
       << before << " descriptors, then " << descriptors();
 }
 
+TEST_F(Served, OneTableIsFreedFromItsEndAndNoOther) {
+  start();
+  Client client(service->socket());
+  pst_table* other = nullptr;
+  ASSERT_EQ(pst_table_anonymous(client.client, 3 * page, nullptr, &client.table), PST_DONE) << client.error();
+  ASSERT_EQ(pst_table_anonymous(client.client, 2 * page, nullptr, &other), PST_DONE) << client.error();
+  ASSERT_EQ(client.pin(0, 3 * page), PST_DONE) << client.error();
+  ASSERT_EQ(pst_fault(other, 0, 2 * page, 10 * second), PST_DONE) << client.error();
+  ASSERT_EQ(client.unpin(page, 2 * page), PST_DONE);
+  ASSERT_EQ(pst_unpin(other, 0, 2 * page, nullptr), PST_DONE);
+  std::uint64_t freed = 0;
+  ASSERT_EQ(pst_table_free(client.table, 1, 10 * second, &freed), PST_DONE);
+  EXPECT_EQ(freed, page);
+  std::uint64_t serials[3] = {};
+  std::size_t count = 0;
+  ASSERT_EQ(pst_serials(client.table, 0, 3 * page, serials, 3, &count), PST_DONE);
+  EXPECT_NE(serials[1], 0u);
+  EXPECT_EQ(serials[2], 0u);
+  ASSERT_EQ(pst_table_free(client.table, UINT64_MAX, 10 * second, &freed), PST_DONE);
+  EXPECT_EQ(freed, page);  // The first is pinned.
+  pst_residency residency{};
+  residency.size = sizeof residency;
+  ASSERT_EQ(pst_table_residency(other, &residency), PST_DONE);
+  EXPECT_EQ(residency.mapped_bytes, 2 * page);
+  pst_table_close(other);
+}
+
 TEST_F(Served, AnAssembledTableShowsWhatItsManifestSays) {
   start();
   content = safetensors_bytes({{"w", Dtype::u8, {4096}}, {"h", Dtype::f32, {256}}});

@@ -301,6 +301,30 @@ TEST_F(Connection, AHostBufferIsWrittenCutAndFreed) {
   EXPECT_EQ(service.asked<wire::FreeBuffer>()->buffer, 3u);
 }
 
+TEST_F(Connection, AHostBufferGrowsAtItsAddressPieceByPiece) {
+  connect();
+  pst_host_buffer* buffer = nullptr;
+  ASSERT_EQ(pst_host_buffer_reserve(client, 64 * 4096, &buffer), PST_DONE);
+  auto* const content = static_cast<char*>(pst_host_buffer_address(buffer));
+  EXPECT_EQ(pst_host_buffer_bytes(buffer), 0u);
+  EXPECT_FALSE(service.asked<wire::CreateBuffer>());
+  ASSERT_EQ(pst_host_buffer_grow(buffer, 5000), PST_DONE);
+  content[4999] = 1;
+  ASSERT_EQ(pst_host_buffer_grow(buffer, 3 * 4096), PST_DONE);
+  EXPECT_EQ(service.asked<wire::CreateBuffer>()->bytes, 4096u);  // What the first piece's pages don't hold.
+  content[3 * 4096 - 1] = 2;
+  EXPECT_EQ(content[4999], 1);
+  EXPECT_EQ(pst_host_buffer_address(buffer), content);
+  EXPECT_EQ(pst_host_buffer_grow(buffer, 65 * 4096), PST_INVALID_ARGUMENT);
+  EXPECT_EQ(pst_host_buffer_grow(buffer, 1), PST_INVALID_ARGUMENT);
+  ASSERT_EQ(pst_host_buffer_truncate(buffer, 4096), PST_DONE);
+  EXPECT_TRUE(service.asked<wire::FreeBuffer>());
+  EXPECT_EQ(service.asked<wire::TruncateBuffer>()->bytes, 4096u);
+  ASSERT_EQ(pst_host_buffer_grow(buffer, 2 * 4096), PST_DONE);
+  content[2 * 4096 - 1] = 3;
+  pst_host_buffer_close(buffer);
+}
+
 TEST_F(Connection, GarbageFromTheServiceFailsWhatWaitsAndIsLeftBehind) {
   service.on_request = [](std::uint64_t, const wire::ClientMessage& message) -> Answer {
     if (std::holds_alternative<wire::Admit>(message)) return std::nullopt;
