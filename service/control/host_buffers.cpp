@@ -15,7 +15,7 @@ namespace penstock {
 
 HostBuffers::Memory::~Memory() {
   // The client, or a child of it, may still map the file: without this it would keep the memory.
-  if (fd && !shrink(fd.get(), 0)) spdlog::warn("a host buffer could not be emptied");
+  if (fd && !left && !shrink(fd.get(), 0)) spdlog::warn("a host buffer could not be emptied");
 }
 
 Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t bytes) {
@@ -87,6 +87,13 @@ Outcome<void> HostBuffers::free(SessionId session, std::uint64_t buffer) {
   if (!freed) return tl::unexpected(freed.error());
   buffers_.erase(HostBufferId{buffer});
   return {};
+}
+
+void HostBuffers::leave(SessionId session) {
+  for (auto& [id, buffer] : buffers_) {
+    if (buffer.session == session && buffer.memory) buffer.memory->left = true;
+  }
+  close(session);
 }
 
 void HostBuffers::close(SessionId session) {

@@ -30,6 +30,8 @@ class HostBuffers {
   void open(SessionId session, std::uint32_t user) { budget_.open_session(session, user); }
   // Its buffers are truncated, so that a forked child can't keep the memory, and given back.
   void close(SessionId session);
+  // The service stops, and the client goes on: what it has mapped stays as it is until it unmaps it.
+  void leave(SessionId session);
   void create(SessionId session, std::uint64_t bytes, Answer answer);
   Outcome<void> truncate(SessionId session, std::uint64_t buffer, std::uint64_t bytes);
   Outcome<void> free(SessionId session, std::uint64_t buffer);
@@ -42,6 +44,7 @@ class HostBuffers {
   struct Memory {
     UniqueFd fd;
     Mapping locked;  // Keeps the pages locked while it is there.
+    bool left = false;
     ~Memory();
   };
   struct Buffer {

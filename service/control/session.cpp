@@ -193,7 +193,11 @@ void Session::end(FailureKind reason, std::string_view text) {
   checkpoints_.clear();
   if (greeted_) {
     for (const auto& desk : service_.admissions) desk->close(id_);
-    service_.host_buffers->close(id_);
+    // A client that uses its buffer must not find it empty only because the service is stopped.
+    if (reason == FailureKind::closing)
+      service_.host_buffers->leave(id_);
+    else
+      service_.host_buffers->close(id_);
   }
   service_.sessions.erase(id_);
   service_.session_ended(reason);
