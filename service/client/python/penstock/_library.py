@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +79,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_tensor_at": (c_int32, [c_void_p, c_uint32, POINTER(TensorInfo)]),
     "pst_metadata_at": (c_int32, [c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_char_p)]),
     "pst_table_open": (c_int32, [c_void_p, POINTER(TableOptions), POINTER(c_void_p)]),
+    "pst_table_anonymous": (c_int32, [c_void_p, c_uint64, POINTER(TableOptions), POINTER(c_void_p)]),
     "pst_table_close": (None, [c_void_p]),
     "pst_table_describe": (c_int32, [c_void_p, POINTER(TableInfo)]),
     "pst_table_tensor": (c_int32, [c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint64)]),
@@ -87,13 +88,23 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_prefetch": (c_int32, [c_void_p, c_uint64, c_uint64, c_int, c_uint64]),
     "pst_prioritize": (c_int32, [c_void_p]),
     "pst_set_cutoff": (c_int32, [c_void_p, c_uint64]),
+    "pst_serials": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t, POINTER(c_size_t)]),
+    "pst_table_wanted": (c_int32, [c_void_p, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),
     "pst_allow_writes": (c_int32, [c_void_p, c_uint64, c_uint64]),
     "pst_end_writes": (c_int32, [c_void_p, c_uint64, c_uint64]),
     "pst_table_residency": (c_int32, [c_void_p, POINTER(Residency)]),
     "pst_free": (c_int32, [c_void_p, c_char_p, c_uint64, c_uint64, POINTER(c_uint64)]),
+    "pst_table_free": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_uint64)]),
+    "pst_run_revokes": (c_int32, [c_void_p]),
+    "pst_idle": (c_int32, [c_void_p, c_int]),
     "pst_admit": (c_int32, [c_void_p, POINTER(Demand), POINTER(c_void_p)]),
     "pst_grant_work_bytes": (c_uint64, [c_void_p]),
     "pst_grant_release": (None, [c_void_p]),
+    "pst_host_buffer_reserve": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
+    "pst_host_buffer_grow": (c_int32, [c_void_p, c_uint64]),
+    "pst_host_buffer_address": (c_void_p, [c_void_p]),
+    "pst_host_buffer_truncate": (c_int32, [c_void_p, c_uint64]),
+    "pst_host_buffer_close": (None, [c_void_p]),
     "pst_query": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "pst_release_text": (None, [c_void_p]),
 }

@@ -19,6 +19,7 @@ from penstock._memory import Connection, at_end
 from penstock._pressure import Pressure, PressureThread
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError, error
+from penstock.memory import HostBuffer, PrivateTable
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Grant:
 class Service:
     """One client of the service; from `penstock.connect`. Usable from several threads."""
 
-    def __init__(self, socket: str | os.PathLike[str] | None, device: str | None) -> None:
+    def __init__(self, socket: str | os.PathLike[str] | None, device: str | None, name: str | None = None) -> None:
         self.device = device
-        self._connection: Connection | None = Connection(socket)
+        self._connection: Connection | None = Connection(socket, name)
         self._checkpoints: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
         self._pressure: PressureThread | None = None
         if device is not None and all(one.id != device for one in self.devices):
@@ -101,6 +102,14 @@ class Service:
         device = self.device.encode() if self.device else None
         connection.check(library.pst_free(connection.handle, device, nbytes, nanoseconds(timeout), ctypes.byref(freed)))
         return freed.value
+
+    def private_table(self, nbytes: int, device: str | None = None) -> PrivateTable:
+        """Pages on a device, by default this connection's, that this client fills itself."""
+        return PrivateTable(self._open(), nbytes, device or self.device)
+
+    def host_buffer(self, nbytes_max: int) -> HostBuffer:
+        """Page-locked host memory that can grow to `nbytes_max`; costs nothing until it does."""
+        return HostBuffer(self._open(), nbytes_max)
 
     def query(self, what: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """One of the service's questions: status, explain, load, evict, doctor."""
@@ -177,9 +186,11 @@ def _open_source(source: Any) -> tuple[int, str]:
         raise error(kinds.get(problem.errno or 0, "io_error"), f"{source}: {problem.strerror}") from problem
 
 
-def connect(socket: str | os.PathLike[str] | None = None, device: str | None = None) -> Service:
-    """Connects to penstockd: $PENSTOCK_SOCKET or /run/penstock/penstock.sock unless told otherwise.
+def connect(socket: str | os.PathLike[str] | None = None, device: str | None = None,
+            name: str | None = None) -> Service:
+    """Connects to penstockd: $PENSTOCK_SOCKET or /run/penstock/penstock.sock unless told otherwise. `name` is shown by
+    `penstock status`; None: the process's own.
 
     Raises UnreachableError, ProtocolMismatchError, NotPermittedError.
     """
-    return Service(socket, device)
+    return Service(socket, device, name)
