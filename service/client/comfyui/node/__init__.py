@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by ComfyUI when it loads its custom nodes: everything of it is there now."""
+
+import logging
+
+NODE_CLASS_MAPPINGS: dict = {}
+
+try:
+    from penstock_comfyui.reads import install
+
+    install()
+except Exception as error:  # noqa: BLE001 - ComfyUI reads files itself then.
+    logging.warning("penstock: checkpoints are read by ComfyUI: %s: %s", type(error).__name__, error)

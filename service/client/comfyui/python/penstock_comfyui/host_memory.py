@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory beside the weights' pages: host buffers out of the node's locked memory, and cast buffers.
+
+A host buffer grows by granules: what ComfyUI adds for one module is a few KiB, and the service keeps a descriptor for
+each piece. Its `size` is what ComfyUI sees.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+
+import penstock
+from penstock.memory import HostBuffer
+from penstock_comfyui.address_space import AddressSpace
+from penstock_comfyui.link import AWAY, link, say_once
+
+GRANULE = 8 << 20
+
+
+class LockedBuffer:
+    """Raises RuntimeError where the budget has no more: ComfyUI then uses memory that it has pinned already."""
+
+    def __init__(self, nbytes_max: int) -> None:
+        self.nbytes_max = nbytes_max
+        self.size = 0
+        self._granted = 0
+        self._buffer: HostBuffer | None = None
+
+    @property
+    def address(self) -> int:
+        return self._buffer.address if self._buffer is not None else 0
+
+    def extend(self, nbytes: int) -> None:
+        wanted = self.size + nbytes
+        self.nbytes_max = self.nbytes_max if self._buffer is not None else max(self.nbytes_max, wanted)
+        if wanted > self.nbytes_max:
+            raise RuntimeError(f"penstock: a host buffer of at most {self.nbytes_max} bytes can't have {wanted}")
+        if wanted > self._granted:
+            self._grow(wanted)
+        self.size = wanted
+
+    def truncate(self, nbytes: int) -> None:
+        if not 0 <= nbytes <= self.size:
+            raise RuntimeError(f"penstock: a host buffer of {self.size} bytes can't be cut to {nbytes}")
+        self.size = nbytes
+        kept = min(-(-nbytes // GRANULE) * GRANULE, self._granted)
+        if self._buffer is None or kept == self._granted:
+            return
+        self._granted = kept
+        try:
+            self._buffer.truncate(kept)
+        except AWAY as error:
+            link.away(error)  # It is unmapped here, and the service's session ended with the connection.
+
+    def close(self) -> None:
+        buffer, self._buffer = self._buffer, None
+        self.size = self._granted = 0
+        if buffer is not None:
+            buffer.close()
+
+    def _grow(self, wanted: int) -> None:
+        rounded = min(-(-wanted // GRANULE) * GRANULE, self.nbytes_max)
+        # The exact size where a granule finds no room.
+        for size in dict.fromkeys((rounded, wanted)):
+            try:
+                self._open().grow(size)
+                self._granted = size
+                return
+            except AWAY as error:
+                link.away(error)
+                raise RuntimeError(f"penstock: {error}") from error
+            except penstock.PenstockError as error:
+                last = error
+        say_once(f"no locked memory for host buffers now ({last.kind}); ComfyUI uses what it has")
+        raise RuntimeError(f"penstock: {last}") from last
+
+    def _open(self) -> HostBuffer:
+        if self._buffer is None:
+            service = link.service()
+            if service is None:
+                raise RuntimeError("penstock: the service is away")
+            self._buffer = service.host_buffer(self.nbytes_max)
+        return self._buffer
+
+
+_growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
+_growing_lock = threading.Lock()
+
+
+class GrowingMemory:
+    """Memory of this process at one address. Growth is asked for first, and pushes weights of ours out; it is never
+    refused, because ComfyUI has nothing else to cast into."""
+
+    def __init__(self, nbytes_max: int, index: int) -> None:
+        self.index = index
+        self._space = AddressSpace(nbytes_max, writable=True)
+        self.address = self._space.address
+        self.nbytes_max = nbytes_max
+        self.size = 0
+        self._lock = threading.Lock()
+        self._grants: list[penstock.Grant] = []
+        with _growing_lock:
+            _growing.add(self)
+
+    def grow(self, nbytes: int) -> None:
+        if nbytes > self.nbytes_max:
+            raise RuntimeError(f"penstock: a buffer of at most {self.nbytes_max} bytes can't have {nbytes}")
+        with self._lock:
+            more = nbytes - self.size
+            if more <= 0:
+                return
+            self.size = nbytes
+        grant = _book(more)
+        if grant is not None:
+            with self._lock:
+                self._grants.append(grant)
+
+
+def growing_bytes(index: int | None = None) -> int:
+    with _growing_lock:
+        return sum(one.size for one in _growing if index is None or one.index == index)
+
+
+def _book(nbytes: int) -> penstock.Grant | None:
+    service = link.service()
+    if service is None:
+        return None
+    try:
+        return service.admit(work=nbytes, timeout=0)
+    except AWAY as error:
+        link.away(error)
+    except penstock.PenstockError as error:
+        say_once(f"a cast buffer grows without being booked: {error.kind}")
+        try:
+            service.free(nbytes, timeout=1)
+        except penstock.PenstockError:
+            pass  # There is nothing of ours to give.
+    return None
+
+
+def read_into(descriptor: int, file_offset: int, nbytes: int, address: int) -> None:
+    """All of the bytes, or an exception."""
+    done = 0
+    view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+    while done < nbytes:
+        count = os.preadv(descriptor, [view[done:]], file_offset + done)
+        if count <= 0:
+            raise RuntimeError(f"penstock: the file ended at byte {file_offset + done}")
+        done += count
+
+
+def copy(source: int, destination: int, nbytes: int) -> None:
+    ctypes.memmove(destination, source, nbytes)
+
+
+def write_from(descriptor: int, file_offset: int, nbytes: int, address: int) -> None:
+    done = 0
+    view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+    while done < nbytes:
+        done += os.pwritev(descriptor, [view[done:]], file_offset + done)

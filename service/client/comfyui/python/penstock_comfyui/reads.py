@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints out of the service for ComfyUI without DynamicVRAM: shared between processes, read once.
+
+Only safetensors files for host memory; whatever else ComfyUI reads, and whatever the service refuses, goes to ComfyUI's own
+loader. Tensors show the shared frames; what is written to one stays in this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import Any
+
+import penstock
+import penstock.torch  # noqa: F401 - That torch is missing is to be found out here.
+from penstock._dtypes import DTYPES
+from penstock.safe import shown
+from penstock_comfyui.link import AWAY, link, say_once
+
+# Modules that hold a reference of their own.
+_HOLDERS = ("comfy.clip_vision", "comfy.bg_removal_model")
+_MARK = "_penstock"
+_SUFFIXES = (".safetensors", ".sft")
+
+
+class _NotOurs(Exception):
+    """Why ComfyUI's own loader is to read a file."""
+
+
+def install() -> None:
+    """REQUIRES: ComfyUI's modules are imported. Calling it again changes nothing."""
+    if getattr(sys.modules.get("comfy_aimdo.control"), "__name__", "") != "penstock_comfyui.surface.control":
+        return  # Refused at the start, and said so.
+    utils: Any = importlib.import_module("comfy.utils")
+    before = utils.load_torch_file
+    if hasattr(before, _MARK):
+        return
+    load = _wrapped(before, utils)
+    for module in (utils, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)):
+        if getattr(module, "load_torch_file", None) is before:
+            module.load_torch_file = load  # type: ignore[attr-defined]
+    model_base: Any = importlib.import_module("comfy.model_base")
+    model_base.BaseModel.load_model_weights = _assigning(model_base.BaseModel.load_model_weights)
+
+
+def _wrapped(before: Any, utils: Any) -> Any:
+    @functools.wraps(before)
+    def load_torch_file(ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
+        try:
+            tensors, metadata = _load(ckpt, device, utils)
+        except _NotOurs as reason:
+            if str(reason):
+                say_once(f"{ckpt} is read by ComfyUI: {reason}")
+            return before(ckpt, safe_load=safe_load, device=device, return_metadata=return_metadata)
+        return (tensors, metadata) if return_metadata else tensors
+
+    setattr(load_torch_file, _MARK, True)
+    return load_torch_file
+
+
+def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str, str] | None]:
+    management: Any = sys.modules["comfy.memory_management"]
+    if management.aimdo_enabled or not str(ckpt).lower().endswith(_SUFFIXES):
+        raise _NotOurs("")  # As ever: nothing to tell.
+    if getattr(device, "type", "cpu") != "cpu":
+        raise _NotOurs(f"its tensors are wanted on {device}")
+    if utils.DISABLE_MMAP:
+        raise _NotOurs("--disable-mmap")
+    service = link.service()
+    if service is None:
+        raise _NotOurs("the service is away")
+    try:
+        return _tensors(service, ckpt)
+    except AWAY as error:
+        link.away(error)
+        raise _NotOurs("the service is away") from error
+    except penstock.PenstockError as error:
+        raise _NotOurs(f"{error.kind}, {error}") from error
+
+
+def _tensors(service: penstock.Service, ckpt: Any) -> tuple[dict[str, Any], dict[str, str] | None]:
+    with service.open(ckpt) as checkpoint:
+        strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
+        if strange:
+            raise _NotOurs(f"torch has no {', '.join(strange)}")
+        with checkpoint.pin() as pinned:
+            # Each tensor keeps its own pages from here on.
+            found = {name: shown(checkpoint.pin(name), "torch") for name in pinned}
+        for tensor in found.values():
+            setattr(tensor.untyped_storage(), _MARK, True)
+        return found, dict(checkpoint.metadata) or None
+
+
+def _torch_has(dtype: str) -> bool:
+    name = DTYPES[dtype].torch if dtype in DTYPES else ""
+    return bool(name) and hasattr(sys.modules["torch"], name)
+
+
+def _assigning(before: Any) -> Any:
+    """The model takes our tensors as its parameters where that makes no difference but the copy."""
+
+    @functools.wraps(before)
+    def load_model_weights(self: Any, sd: Any, unet_prefix: str = "", assign: bool = False) -> Any:
+        return before(self, sd, unet_prefix, assign=assign or _may_assign(self, sd, unet_prefix))
+
+    return load_model_weights
+
+
+def _may_assign(model: Any, sd: Any, prefix: str) -> bool:
+    given = {name[len(prefix):]: tensor for name, tensor in sd.items() if name.startswith(prefix)}
+    if not given or not all(hasattr(tensor.untyped_storage(), _MARK) for tensor in given.values()):
+        return False
+    there = {**dict(model.diffusion_model.named_parameters()), **dict(model.diffusion_model.named_buffers())}
+    return all(name not in there or (there[name].dtype == tensor.dtype and there[name].device == tensor.device)
+               for name, tensor in given.items())

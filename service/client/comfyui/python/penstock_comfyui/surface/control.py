@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""comfy_aimdo.control."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from penstock_comfyui import host_memory, pager, theirs
+from penstock_comfyui.devices import on_host
+from penstock_comfyui.link import link, log
+
+
+class _NoLibrary:
+    """Truthy, since others ask only whether there is one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"penstock has no native function {name} of comfy_aimdo")
+
+
+lib: Any = getattr(theirs.module("control"), "lib", None) or _NoLibrary()
+devctxs: Any = getattr(theirs.module("control"), "devctxs", [])
+
+_ours: set[int] = set()
+_headroom = 0
+
+
+def detect_vendor() -> Any:
+    return theirs.call("control", "detect_vendor")
+
+
+def init(implementation: Any = None, simple_vram_headroom: int | None = None, nvml_pressure: bool = False) -> bool:
+    """Theirs has been called by ComfyUI before we came; later calls only change numbers."""
+    global _headroom
+    if simple_vram_headroom is not None:
+        _headroom = int(simple_vram_headroom)
+    if theirs.works():
+        return bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
+    return link.service() is not None
+
+
+def _call_init(implementation: Any, simple_vram_headroom: int | None, nvml_pressure: bool) -> Any:
+    try:
+        return theirs.call("control", "init", implementation, simple_vram_headroom, nvml_pressure)
+    except TypeError:  # 0.4.10
+        return theirs.call("control", "init", implementation, simple_vram_headroom)
+
+
+def init_devices(device_ids: Iterable[Any]) -> bool:
+    asked = list(device_ids)
+    numbers = [one[0] if isinstance(one, tuple) else one for one in asked]
+    if numbers and all(on_host(number) for number in numbers) and link.service() is not None:
+        _ours.update(numbers)
+        return True
+    return bool(theirs.call("control", "init_devices", asked))
+
+
+def init_device(device_id: int, extra_vram_headroom: int = 0) -> bool:
+    return init_devices([(device_id, extra_vram_headroom)])
+
+
+def record(stream: Any, assert_graph_breaks: bool = False) -> Any:
+    from penstock_comfyui.surface import malloc_graph
+
+    return malloc_graph.record(stream, assert_graph_breaks)
+
+
+def get_devctx(device_id: int) -> Any:
+    if device_id in _ours:
+        return device_id
+    found = theirs.call("control", "get_devctx", device_id)
+    if found is None:
+        raise RuntimeError(f"device {device_id} is not initialised")
+    return found
+
+
+def set_simple_vram_headroom(headroom: int) -> None:
+    global _headroom
+    _headroom = int(headroom)
+    theirs.call("control", "set_simple_vram_headroom", headroom)
+
+
+def get_simple_vram_headroom() -> int:
+    found = theirs.call("control", "get_simple_vram_headroom")
+    return _headroom if found is None else found
+
+
+def deinit() -> None:
+    _ours.clear()
+    theirs.call("control", "deinit")
+
+
+def set_log_none() -> None:
+    _set_log("none", logging.CRITICAL + 10)
+
+
+def set_log_critical() -> None:
+    _set_log("critical", logging.CRITICAL)
+
+
+def set_log_error() -> None:
+    _set_log("error", logging.ERROR)
+
+
+def set_log_warning() -> None:
+    _set_log("warning", logging.WARNING)
+
+
+def set_log_info() -> None:
+    _set_log("info", logging.INFO)
+
+
+def set_log_debug() -> None:
+    _set_log("debug", logging.DEBUG)
+
+
+def set_log_verbose() -> None:
+    _set_log("verbose", logging.DEBUG)
+
+
+def set_log_vverbose() -> None:
+    _set_log("vverbose", logging.DEBUG)
+
+
+def _set_log(name: str, level: int) -> None:
+    log.setLevel(level)
+    if theirs.works():
+        theirs.call("control", f"set_log_{name}")
+
+
+def analyze() -> None:
+    """What is where, in the log."""
+    log.debug("penstock: %d bytes of weights here, %d of cast buffers", pager.mapped_bytes(), host_memory.growing_bytes())
+    if theirs.works():
+        theirs.call("control", "analyze")
+
+
+def get_total_vram_usage() -> int:
+    other = theirs.call("control", "get_total_vram_usage") if theirs.works() else 0
+    return pager.mapped_bytes() + host_memory.growing_bytes() + int(other or 0)

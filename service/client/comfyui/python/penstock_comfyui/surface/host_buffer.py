@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""comfy_aimdo.host_buffer: page-locked memory that grows at its end, and files read into memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock_comfyui import host_memory, theirs
+from penstock_comfyui.devices import on_host
+
+lib = theirs.module("control")
+
+
+def _descriptor(file_obj: Any) -> int:
+    return file_obj if isinstance(file_obj, int) else file_obj.fileno()
+
+
+def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int, device: int,
+                        mark_cold: bool = True) -> None:
+    if not on_host(device):
+        theirs.call("host_buffer", "read_file_to_device", file_obj, file_offset, size, stream, device_ptr, device,
+                    mark_cold=mark_cold)
+        return
+    # Host memory has no streams: it is done when this returns.
+    host_memory.read_into(_descriptor(file_obj), file_offset, size, device_ptr)
+
+
+def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int,
+                         device: int) -> None:
+    if not on_host(device):
+        theirs.call("host_buffer", "write_device_to_file", file_obj, file_offset, size, stream, device_ptr, device)
+        return
+    host_memory.write_from(_descriptor(file_obj), file_offset, size, device_ptr)
+
+
+def write_host_to_file(file_obj: Any, file_offset: int, size: int, host_ptr: int) -> None:
+    host_memory.write_from(_descriptor(file_obj), file_offset, size, host_ptr)
+
+
+def cleanup_file_reader() -> None:
+    if theirs.works():
+        theirs.call("host_buffer", "cleanup_file_reader")
+
+
+class HostBuffer:
+    """Costs nothing until it grows. `size` is a plain attribute, as ComfyUI reads it."""
+
+    def __new__(cls, size: int, prewarm: int = 0, max_grow_size: int = 0, mark_cold: bool = True) -> Any:
+        # A buffer of a GPU's must be known to its driver; theirs does that.
+        other = theirs.module("host_buffer") if theirs.works() and not on_host(0) else None
+        return super().__new__(cls) if other is None else other.HostBuffer(size, prewarm, max_grow_size, mark_cold)
+
+    def __init__(self, size: int, prewarm: int = 0, max_grow_size: int = 0, mark_cold: bool = True) -> None:
+        self.prewarm = prewarm
+        self.size = 0
+        self._memory = host_memory.LockedBuffer(int(max(size, max_grow_size)))
+        if size > 0:
+            self.extend(size)
+
+    def get_raw_address(self) -> int:
+        return self._memory.address
+
+    def extend(self, size: int, reallocate: bool = False, register: bool = True) -> None:
+        """`size` bytes more. RuntimeError: there is no locked memory for it; what was there stays."""
+        self._memory.extend(int(size))
+        self.size = self._memory.size
+
+    def read_file_slice(self, file_obj: Any, file_offset: int, size: int, offset: int = 0, stream: int = 0,
+                        device_ptr: int = 0, device: int | None = -1) -> None:
+        """Into the buffer, and on to the device where one is given."""
+        if offset < 0 or offset + size > self.size:
+            raise RuntimeError(f"penstock: {size} bytes at {offset} leave the host buffer of {self.size}")
+        place = self._memory.address + offset
+        host_memory.read_into(_descriptor(file_obj), file_offset, size, place)
+        if device_ptr:
+            host_memory.copy(place, device_ptr, size)
+
+    def register(self, offset: int, size: int) -> None:
+        """Its memory is locked from the start, and host memory knows no driver that would have to be told."""
+
+    def unregister(self, offset: int) -> None:
+        """As register()."""
+
+    def truncate(self, size: int, do_unregister: bool = True) -> None:
+        """Only the end can be given back; the address stays."""
+        self._memory.truncate(int(size))
+        self.size = self._memory.size

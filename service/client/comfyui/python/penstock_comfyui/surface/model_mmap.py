@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""comfy_aimdo.model_mmap: a file's bytes in memory, and its descriptor."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+from penstock_comfyui import theirs
+from penstock_comfyui.address_space import FileMapping
+from penstock_comfyui.devices import on_host
+
+lib = theirs.module("control")
+
+
+class ModelMMAP:
+    def __new__(cls, filepath: Any) -> Any:
+        other = theirs.module("model_mmap") if theirs.works() and not on_host(0) else None
+        return super().__new__(cls) if other is None else other.ModelMMAP(filepath)
+
+    def __init__(self, filepath: Any) -> None:
+        self._descriptor = os.open(filepath, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor).atexit = False
+        self.state = FileMapping(self._descriptor, os.fstat(self._descriptor).st_size)
+
+    def get(self) -> int:
+        """The address of its first byte."""
+        return self.state.address
+
+    def get_file_handle(self) -> int:
+        return self._descriptor
+
+    def bounce(self) -> None:
+        """What this process touched of it is dropped; it is read again when it is touched again."""
+        self.state.drop()
