@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that look like a ComfyUI and an installed comfy_aimdo, as far as the gate looks. Nothing of either is in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from comfyui import FOLDER
+from penstock_comfyui import gate
+
+_CONTROL = """
+lib = None
+devctxs = []
+calls = []
+def init(implementation=None, simple_vram_headroom=None): return False
+def init_devices(device_ids):
+    calls.append(list(device_ids))
+    return False
+def get_devctx(device_id): return None
+def set_log_info(): pass
+def analyze(): pass
+"""
+_MODULES = {
+    "control": _CONTROL,
+    "model_vbar": "from . import control\nlib = control.lib\nclass ModelVBAR:\n    def __init__(self, size, device): pass\n"
+                  + "".join(f"def {name}(*a): pass\n" for name in (
+                      "vbar_fault", "vbar_unpin", "vbar_signature_compare", "vbars_analyze",
+                      "vbars_reset_watermark_limits")),
+    "host_buffer": "class HostBuffer:\n    def __init__(self, size, prewarm=0, max_grow_size=0, mark_cold=True): pass\n"
+                   "def read_file_to_device(file_obj, file_offset, size, stream, device_ptr, device, mark_cold=True): pass\n"
+                   "def cleanup_file_reader(): pass\n",
+    "vram_buffer": "class VRAMBuffer:\n    def __init__(self, max_size, device): pass\n",
+    "model_mmap": "class ModelMMAP:\n    def __init__(self, filepath): pass\n",
+    "torch": "import torch\n",
+}
+
+
+def write_aimdo(folder: Path, version: str = "0.4.13", without: str = "") -> None:
+    """`without`: text that is taken out of its modules."""
+    package = folder / "comfy_aimdo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    for name, text in _MODULES.items():
+        (package / f"{name}.py").write_text(text.replace(without, "gone") if without else text)
+    info = folder / f"comfy_aimdo-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: comfy-aimdo\nVersion: {version}\n")
+
+
+def write_comfyui(folder: Path, version: str = "0.33.0", without: str = "") -> None:
+    for name, wanteds in gate.CONTRACT.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(wanted for wanted in wanteds if wanted != without))
+    (folder / "comfyui_version.py").write_text(f'__version__ = "{version}"\n')
+
+
+def run(script: str, *paths: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process that finds these folders, and starts as ComfyUI does: comfy_aimdo.control first, then our script."""
+    start = ("import logging, runpy, sys\nlogging.basicConfig(format='%(message)s', level=logging.INFO, stream=sys.stdout)\n"
+             "import comfy_aimdo.control\n"
+             f"runpy.run_path({str(FOLDER / 'prestartup_script.py')!r})\n")
+    return subprocess.run([sys.executable, "-c", start + script], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)), **environment))

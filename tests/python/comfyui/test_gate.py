@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules are put in place only where everything is known; else one line is said, and nothing is changed."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from comfyui import stand_in
+from comfyui.seam import WithSeam
+
+SHOW = """
+import comfy_aimdo.model_vbar, comfy_aimdo.control
+print("vbar", comfy_aimdo.model_vbar.__name__, sys.modules["comfy_aimdo.model_vbar"].__name__)
+print("torch loaded", "torch" in sys.modules)
+"""
+OURS = "vbar penstock_comfyui.surface.model_vbar penstock_comfyui.surface.model_vbar\ntorch loaded False\n"
+THEIRS = "vbar comfy_aimdo.model_vbar comfy_aimdo.model_vbar\ntorch loaded False\n"
+
+
+class WithFolders(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def start(self, script: str = SHOW, aimdo: dict[str, str] | None = None, comfyui: dict[str, str] | None = None,
+              **environment: str) -> subprocess.CompletedProcess[str]:
+        stand_in.write_aimdo(self.folder / "site", **(aimdo or {}))
+        stand_in.write_comfyui(self.folder / "comfy", **(comfyui or {}))
+        options = {"PENSTOCK_SOCKET": "/nonexistent", **environment}
+        done = stand_in.run(script, self.folder / "site", self.folder / "comfy", **options)
+        self.assertEqual(("", 0), (done.stderr, done.returncode))
+        return done
+
+    def refused(self, done: subprocess.CompletedProcess[str], *words: str) -> None:
+        lines = done.stdout.splitlines()
+        self.assertEqual(THEIRS, "\n".join(lines[1:]) + "\n", "one line, and nothing changed")
+        self.assertTrue(lines[0].startswith("penstock: not used: "), lines[0])
+        for word in words:
+            self.assertIn(word, lines[0])
+
+
+class Gate(WithFolders):
+    def test_known_versions_are_used_and_torch_is_not_touched(self) -> None:
+        done = self.start()
+        self.assertTrue(done.stdout.endswith(OURS), done.stdout)
+        self.assertIn("waits for the service, ComfyUI 0.33.0, comfy-aimdo 0.4.13", done.stdout)
+
+    def test_an_unknown_comfyui_is_refused(self) -> None:
+        self.refused(self.start(comfyui={"version": "0.99.1"}), "ComfyUI 0.99.1")
+
+    def test_an_unknown_comfy_aimdo_is_refused(self) -> None:
+        self.refused(self.start(aimdo={"version": "0.7.0"}), "comfy-aimdo 0.7.0")
+
+    def test_an_older_comfy_aimdo_is_refused(self) -> None:
+        self.refused(self.start(aimdo={"version": "0.4.9"}), "comfy-aimdo 0.4.9")
+
+    def test_numbers_can_be_waived(self) -> None:
+        done = self.start(comfyui={"version": "0.99.1"}, PENSTOCK_COMFYUI_ANY_VERSION="1")
+        self.assertTrue(done.stdout.endswith(OURS), done.stdout)
+
+    def test_a_missing_contract_point_is_named(self) -> None:
+        done = self.start(comfyui={"without": "vbar.free_memory("}, PENSTOCK_COMFYUI_ANY_VERSION="1")
+        self.refused(done, "ComfyUI 0.33.0", "comfy/model_patcher.py: vbar.free_memory(")
+
+    def test_a_missing_name_of_comfy_aimdo_is_named(self) -> None:
+        self.refused(self.start(aimdo={"without": "vbars_analyze"}), "model_vbar.vbars_analyze")
+
+    def test_a_missing_parameter_is_named(self) -> None:
+        self.refused(self.start(aimdo={"without": "max_grow_size"}), "host_buffer.HostBuffer(max_grow_size)")
+
+    def test_names_that_the_installed_version_lacks_are_not_shown(self) -> None:
+        done = self.start("control = comfy_aimdo.control\n"
+                          "print(hasattr(control, 'record'), hasattr(control, 'set_log_detail'),"
+                          " hasattr(control, 'set_log_info'), hasattr(comfy_aimdo, 'malloc_graph'))")
+        self.assertTrue(done.stdout.endswith("False False True False\n"), done.stdout)
+
+    def test_a_broken_library_is_one_line(self) -> None:
+        self.refused(self.start(PENSTOCK_LIBRARY="/nonexistent.so"), "libpenstock")
+
+    def test_both_names_of_a_module_are_ours(self) -> None:
+        done = self.start("import importlib, comfy_aimdo\n"
+                          "one = importlib.import_module('comfy_aimdo.host_buffer')\n"
+                          "print(one is comfy_aimdo.host_buffer, one.__name__)")
+        self.assertTrue(done.stdout.endswith("True penstock_comfyui.surface.host_buffer\n"), done.stdout)
+
+
+class WithoutService(WithFolders):
+    DEVICES = "print('answer', comfy_aimdo.control.init_devices([0]), comfy_aimdo.control.lib is not None)\n"
+
+    def test_their_answer_is_given_while_the_service_is_away(self) -> None:
+        done = self.start(self.DEVICES)
+        self.assertTrue(done.stdout.endswith("answer False True\n"), done.stdout)
+        self.assertEqual(1, done.stdout.count("away"))
+
+
+class WithService(WithSeam):
+    def test_host_devices_are_taken_over(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            stand_in.write_aimdo(Path(name) / "site")
+            stand_in.write_comfyui(Path(name) / "comfy")
+            done = stand_in.run(WithoutService.DEVICES + "from penstock_comfyui import theirs\n"
+                                "print(theirs.module('control').calls)", Path(name) / "site", Path(name) / "comfy",
+                                PENSTOCK_SOCKET=str(self.daemon.socket))
+        self.assertTrue(done.stdout.endswith("answer True True\n[]\n"), done.stdout + done.stderr)
+        self.assertIn("penstock: in use", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each call of the pager seam and each of its rules, on the real service."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import unittest
+
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
+from penstock_comfyui import pager
+from penstock_comfyui.surface import control, host_buffer, model_mmap, model_vbar, vram_buffer
+
+
+def poke(address: int, data: bytes) -> None:
+    ctypes.memmove(address, data, len(data))
+
+
+class Faults(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        self.vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+
+    def test_allocations_are_aligned_and_behind_each_other(self) -> None:
+        first, second = self.vbar.alloc(1000), self.vbar.alloc(5)
+        self.assertEqual((self.vbar, self.vbar.base_addr, 1000), first)
+        self.assertEqual((self.vbar, self.vbar.base_addr + 1024, 5), second)
+
+    def test_an_allocation_beyond_the_end_is_refused(self) -> None:
+        with self.assertRaises(RuntimeError):
+            self.vbar.alloc(4 * MIB + 1)
+
+    def test_a_reservation_costs_nothing_and_may_be_ten_times_the_device(self) -> None:
+        big = model_vbar.ModelVBAR(80 * MIB, 0)
+        self.assertEqual(0, big.loaded_size())
+        self.assertEqual(320, big.get_nr_pages())
+
+    def test_a_fault_gives_memory_and_the_same_signature_again(self) -> None:
+        allocation = self.vbar.alloc(PAGE + 1)
+        first = model_vbar.vbar_fault(allocation)
+        poke(allocation[1], b"weights")
+        model_vbar.vbar_unpin(allocation)
+        again = model_vbar.vbar_fault(allocation)
+        self.assertTrue(model_vbar.vbar_signature_compare(first, again))
+        self.assertEqual(b"weights", ctypes.string_at(allocation[1], 7))
+        self.assertEqual(2 * PAGE, self.vbar.loaded_size())
+
+    def test_a_signature_is_never_equal_to_none(self) -> None:
+        signature = model_vbar.vbar_fault(self.vbar.alloc(1))
+        self.assertFalse(model_vbar.vbar_signature_compare(None, signature))
+        self.assertFalse(model_vbar.vbar_signature_compare(signature, None))
+        self.assertFalse(model_vbar.vbar_signature_compare(None, None))
+
+    def test_an_evicted_page_has_another_serial(self) -> None:
+        allocation = self.vbar.alloc(10)
+        first = model_vbar.vbar_fault(allocation)
+        model_vbar.vbar_unpin(allocation)
+        self.assertEqual(PAGE, self.vbar.free_memory(1))
+        self.vbar.prioritize()
+        again = model_vbar.vbar_fault(allocation)
+        self.assertFalse(model_vbar.vbar_signature_compare(first, again))
+
+    def test_more_than_the_device_has_is_offloaded(self) -> None:
+        vbar = model_vbar.ModelVBAR(80 * MIB, 0)
+        self.assertIsNone(model_vbar.vbar_fault(vbar.alloc(12 * MIB)))
+        self.assertEqual(0, vbar.loaded_size())
+
+    def test_a_range_outside_is_wrong_use(self) -> None:
+        with self.assertRaises(RuntimeError):
+            self.vbar.fault(self.vbar.base_addr + 4 * MIB, 1)
+
+    def test_two_vbars_have_their_own_pages(self) -> None:
+        other = model_vbar.ModelVBAR(4 * MIB, 0)
+        one, two = self.vbar.alloc(8), other.alloc(8)
+        model_vbar.vbar_fault(one)
+        model_vbar.vbar_fault(two)
+        poke(one[1], b"1" * 8)
+        poke(two[1], b"2" * 8)
+        self.assertEqual(b"1" * 8, ctypes.string_at(one[1], 8))
+
+
+class Pins(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        self.vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+
+    def test_a_pinned_page_is_not_freed(self) -> None:
+        pinned, idle = self.vbar.alloc(PAGE), self.vbar.alloc(PAGE)
+        model_vbar.vbar_fault(pinned)
+        model_vbar.vbar_fault(idle)
+        model_vbar.vbar_unpin(idle)
+        self.assertEqual(PAGE, self.vbar.free_memory(1e30))
+        self.assertEqual(PAGE, self.vbar.loaded_size())
+        self.assertEqual([3, 0], self.vbar.get_residency()[:2])
+
+    def test_pins_nest(self) -> None:
+        allocation = self.vbar.alloc(1)
+        model_vbar.vbar_fault(allocation)
+        model_vbar.vbar_fault(allocation)
+        model_vbar.vbar_unpin(allocation)
+        self.assertEqual(0, self.vbar.free_memory(1e30))
+        model_vbar.vbar_unpin(allocation)
+        self.assertEqual(PAGE, self.vbar.free_memory(1e30))
+
+    def test_a_stray_unpin_takes_nobodys_pin(self) -> None:
+        one, neighbour = self.vbar.alloc(1), self.vbar.alloc(1)
+        model_vbar.vbar_fault(neighbour)
+        for _ in range(3):
+            model_vbar.vbar_unpin(one)
+        model_vbar.vbar_unpin(None)
+        self.assertEqual(0, self.vbar.free_memory(1e30))
+        model_vbar.vbar_fault(one)
+        model_vbar.vbar_unpin(one)
+        model_vbar.vbar_unpin(neighbour)
+        self.assertEqual(PAGE, self.vbar.free_memory(1e30))
+
+    def test_the_service_counts_what_we_count(self) -> None:
+        allocation = self.vbar.alloc(3 * PAGE)
+        model_vbar.vbar_fault(allocation)
+        self.assertEqual(3 * PAGE, self.client()["pinned_bytes"])
+        self.assertEqual(3 * PAGE, model_vbar.vbars_analyze(0))
+        self.assertEqual(3 * PAGE, model_vbar.vbars_analyze(None))
+        model_vbar.vbar_unpin(allocation)
+        self.assertEqual(3 * PAGE, self.vbar.free_memory(1e32))
+        self.assertEqual(0, self.daemon.device()["resident_bytes"])
+        self.assertEqual(0, model_vbar.vbars_analyze())
+
+
+class Room(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        self.vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        self.parts = [self.vbar.alloc(PAGE) for _ in range(4)]
+        for part in self.parts:
+            model_vbar.vbar_fault(part)
+            model_vbar.vbar_unpin(part)
+
+    def test_memory_is_freed_from_the_end_in_true_bytes(self) -> None:
+        self.assertEqual(2 * PAGE, self.vbar.free_memory(2 * PAGE - 1))
+        self.assertEqual([1, 1, 0, 0], self.vbar.get_residency()[:4])
+        self.assertEqual(2 * PAGE, self.vbar.loaded_size())
+
+    def test_what_was_freed_stays_free_until_the_model_is_loaded_again(self) -> None:
+        self.vbar.free_memory(PAGE)
+        self.assertEqual(3, self.vbar.get_watermark())
+        self.assertIsNone(model_vbar.vbar_fault(self.parts[3]))
+        self.assertIsNotNone(model_vbar.vbar_fault(self.parts[2]))
+        self.vbar.prioritize()
+        self.assertIsNotNone(model_vbar.vbar_fault(self.parts[3]))
+
+    def test_a_watermark_limit_keeps_the_start(self) -> None:
+        self.vbar.set_watermark_limit(3 * PAGE)
+        self.assertEqual(PAGE, self.vbar.free_memory(1e30))
+        model_vbar.vbars_reset_watermark_limits()
+        self.assertEqual(3 * PAGE, self.vbar.free_memory(1e30))
+
+    def test_a_watermark_offloads_what_is_above(self) -> None:
+        self.vbar.free_memory(1e30)
+        self.vbar.prioritize()
+        self.vbar.set_watermark(PAGE)
+        self.assertIsNotNone(model_vbar.vbar_fault(self.parts[0]))
+        self.assertIsNone(model_vbar.vbar_fault(self.parts[1]))
+
+    def test_freeing_nothing_changes_nothing(self) -> None:
+        self.assertEqual(0, self.vbar.free_memory(0))
+        self.assertIsNotNone(model_vbar.vbar_fault(self.parts[3]))
+
+    def test_close_gives_everything_back(self) -> None:
+        self.vbar.close()
+        self.assertEqual(0, model_vbar.vbars_analyze())
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+
+    def test_a_vbar_ends_with_its_last_reference(self) -> None:
+        del self.vbar, self.parts
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+
+
+class PageOut(WithSeam):
+    capacity = "2MiB"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.gone: list[tuple[int, int]] = []
+        self.vbar = model_vbar.ModelVBAR(4 * MIB, 0, pageout_callback=self.page_out)
+        self.keep = False
+
+    def page_out(self, offset: int, size: int) -> None:
+        if self.keep:
+            raise ValueError("not now")
+        # It must still be readable.
+        self.content = ctypes.string_at(self.vbar.base_addr + offset, 1)
+        self.gone.append((offset, size))
+
+    def use(self, part: object) -> None:
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        model_vbar.vbar_unpin(part)
+
+    def test_the_callback_comes_before_its_page_goes(self) -> None:
+        part = self.vbar.alloc(PAGE)
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        poke(part[1], b"x")
+        model_vbar.vbar_unpin(part)
+        self.assertEqual(PAGE, self.vbar.free_memory(1e30))
+        self.assertEqual(([(0, PAGE)], b"x"), (self.gone, self.content))
+
+    def test_a_page_whose_callback_fails_stays(self) -> None:
+        self.use(self.vbar.alloc(PAGE))
+        self.keep = True
+        with self.assertLogs("penstock", "ERROR"):
+            self.assertEqual(0, self.vbar.free_memory(1e30))
+        self.assertEqual(PAGE, self.vbar.loaded_size())
+
+    def test_another_model_s_fault_makes_it_page_out(self) -> None:
+        for _ in range(8):
+            self.use(self.vbar.alloc(PAGE))
+        other = model_vbar.ModelVBAR(4 * MIB, 0)
+        self.assertIsNotNone(model_vbar.vbar_fault(other.alloc(PAGE)))
+        self.assertEqual([(7 * PAGE, PAGE)], self.gone)
+
+
+class Buffers(WithSeam):
+    locked = "16MiB"
+
+    def test_an_empty_host_buffer_costs_nothing(self) -> None:
+        buffers = [host_buffer.HostBuffer(0, 0, 0) for _ in range(200)]
+        self.assertTrue(all(one.size == 0 for one in buffers))
+        self.assertEqual(0, self.daemon.ask("status")["host"]["locked_bytes"])
+
+    def test_the_address_survives_growth_and_truncation(self) -> None:
+        buffer = host_buffer.HostBuffer(0, 64 * MIB, 32 * MIB)
+        buffer.extend(size=1000, register=False)
+        address = buffer.get_raw_address()
+        poke(address, b"first")
+        buffer.extend(9 * MIB)
+        poke(address + buffer.size - 1, b"z")
+        buffer.truncate(1000, do_unregister=False)
+        buffer.extend(size=9 * MIB)
+        self.assertEqual((address, b"first", 1000 + 9 * MIB),
+                         (buffer.get_raw_address(), ctypes.string_at(address, 5), buffer.size))
+
+    def test_it_comes_out_of_the_node_s_locked_memory_and_goes_back(self) -> None:
+        buffer = host_buffer.HostBuffer(0, 0, 32 * MIB)
+        buffer.extend(9 * MIB)
+        self.assertEqual(16 * MIB, self.client()["locked_host_bytes"])
+        buffer.truncate(MIB)
+        self.assertTrue(daemon.wait_until(lambda: self.client()["locked_host_bytes"] == 8 * MIB))
+        buffer.truncate(0)
+        self.assertTrue(daemon.wait_until(lambda: self.client()["locked_host_bytes"] == 0))
+
+    def test_beyond_the_budget_is_a_runtime_error_and_changes_nothing(self) -> None:
+        buffer = host_buffer.HostBuffer(0, 0, 32 * MIB)
+        buffer.extend(MIB)
+        with self.assertRaises(RuntimeError):
+            buffer.extend(20 * MIB)
+        self.assertEqual(MIB, buffer.size)
+        buffer.extend(MIB)
+
+    def test_a_file_s_slice_lands_in_it(self) -> None:
+        path = self.daemon.folder / "file"
+        path.write_bytes(bytes(range(256)) * 16)
+        mapped = model_mmap.ModelMMAP(str(path))
+        buffer = host_buffer.HostBuffer(100)
+        device = (ctypes.c_ubyte * 50)()
+        buffer.read_file_slice(mapped.get_file_handle(), 300, 50, offset=10, stream=0,
+                               device_ptr=ctypes.addressof(device), device=0)
+        wanted = path.read_bytes()[300:350]
+        self.assertEqual((wanted, wanted), (ctypes.string_at(buffer.get_raw_address() + 10, 50), bytes(device)))
+        self.assertEqual(wanted, ctypes.string_at(mapped.get() + 300, 50))
+        mapped.bounce()
+        self.assertEqual(wanted, ctypes.string_at(mapped.get() + 300, 50))
+        with self.assertRaises(RuntimeError):
+            buffer.read_file_slice(mapped.get_file_handle(), 0, 50, offset=60)
+
+    def test_a_file_that_ends_early_is_told(self) -> None:
+        path = self.daemon.folder / "short"
+        path.write_bytes(b"0123")
+        memory = (ctypes.c_ubyte * 8)()
+        with open(path, "rb") as file, self.assertRaises(RuntimeError):
+            host_buffer.read_file_to_device(file, 0, 8, 0, ctypes.addressof(memory), 0, mark_cold=False)
+
+    def test_files_can_be_written(self) -> None:
+        path = self.daemon.folder / "out"
+        memory = (ctypes.c_ubyte * 4)(*b"abcd")
+        with open(path, "wb") as file:
+            host_buffer.write_device_to_file(file, 0, 4, 0, ctypes.addressof(memory), 0)
+            host_buffer.write_host_to_file(file, 4, 4, ctypes.addressof(memory))
+        self.assertEqual(b"abcdabcd", path.read_bytes())
+
+    def test_a_cast_buffer_grows_at_its_address_and_is_counted(self) -> None:
+        buffer = vram_buffer.VRAMBuffer(16 << 30, 0)
+        owner, address, size = buffer.get(100 * KIB, 0)
+        self.assertEqual((buffer, 100 * KIB, 100 * KIB), (owner, size, buffer.size()))
+        poke(address, b"1")
+        self.assertEqual(address + 512, buffer.get(MIB, 512)[1])
+        self.assertEqual(MIB + 512, buffer.size())
+        buffer.get(1, 0)
+        self.assertEqual(MIB + 512, control.get_total_vram_usage())
+        self.assertEqual(MIB + 512, self.daemon.device()["booked_bytes"])
+        del buffer, owner
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["booked_bytes"] == 0))
+
+
+class Control(WithSeam):
+    def test_devices_of_host_memory_are_ours(self) -> None:
+        self.assertTrue(control.lib)
+        self.assertTrue(control.init(simple_vram_headroom=5))
+        self.assertTrue(control.init_devices((one, 0) for one in (0,)))
+        self.assertTrue(control.init_device(0))
+        self.assertIsNotNone(control.get_devctx(0))
+        self.assertEqual(5, control.get_simple_vram_headroom())
+        control.set_simple_vram_headroom(6)
+        self.assertEqual(6, control.get_simple_vram_headroom())
+        control.analyze()
+        control.deinit()
+        with self.assertRaises(RuntimeError):
+            control.get_devctx(0)
+
+    def test_a_device_without_number_is_not_ours(self) -> None:
+        self.assertFalse(control.init_devices([None]))
+
+
+class Threads(WithSeam):
+    def test_the_interpreter_is_free_while_a_fault_waits(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(PAGE)
+        self.daemon.process.send_signal(19)  # SIGSTOP: the fault waits.
+        answer: list[object] = []
+        thread = threading.Thread(target=lambda: answer.append(model_vbar.vbar_fault(part)))
+        thread.start()
+        ran = sum(index for index in range(1000))  # This thread runs.
+        self.assertEqual((499500, []), (ran, answer))
+        self.daemon.process.send_signal(18)
+        thread.join(20)
+        self.assertEqual(1, len(answer))
+        self.assertIsNotNone(answer[0])
+
+    def test_threads_pin_and_unpin_the_same_pages(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        parts = [vbar.alloc(PAGE // 3) for _ in range(12)]
+        failures: list[BaseException] = []
+
+        def work(start: int) -> None:
+            try:
+                for index in range(400):
+                    part = parts[(start + index) % len(parts)]
+                    if model_vbar.vbar_fault(part) is None:
+                        raise AssertionError("offloaded")
+                    ctypes.memset(part[1], start, 1)
+                    model_vbar.vbar_unpin(part)
+                    if index % 100 == 0:
+                        vbar.free_memory(PAGE)
+                        vbar.prioritize()
+            except BaseException as error:  # noqa: BLE001
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # Another thread may have just lowered the cut-off: that is an answer, too.
+        self.assertTrue(all(str(failure) == "offloaded" for failure in failures), failures)
+        self.assertEqual(0, self.client()["pinned_bytes"])
+
+
+class Forks(WithSeam):
+    def test_a_child_has_none_of_its_parent_s_pages_and_can_have_its_own(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(8)
+        model_vbar.vbar_fault(part)
+        poke(part[1], b"parent")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                model_vbar.vbar_fault(part)
+            except RuntimeError:
+                own = model_vbar.ModelVBAR(4 * MIB, 0).alloc(8)
+                code = 0 if model_vbar.vbar_fault(own) is not None else 2
+            except BaseException:  # noqa: BLE001
+                code = 3
+            os._exit(code)
+        self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        self.assertEqual(b"parent", ctypes.string_at(part[1], 6))
+        self.assertEqual(PAGE, pager.mapped_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main()
