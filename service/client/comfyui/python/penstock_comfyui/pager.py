@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,8 @@ WRONG_USE = (errors.InvalidArgumentError, errors.ForkedError)
 
 _tables: weakref.WeakSet[VbarPages] = weakref.WeakSet()
 _tables_lock = threading.Lock()
+# Since the start, of all VBARs.
+_counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes"), 0)
 # Serials for pages whose content nobody vouches for; the service's own stay below.
 _unknown = itertools.count(1 << 63)
 
@@ -59,7 +62,9 @@ class VbarPages:
         if self._held is not None:
             self._held.answer_wanted()
         if self.table is None or not self._pin(self.table, offset, nbytes):
+            _count("offloaded")
             return None
+        _count("faults")
         if self._held is not None:
             self._held.pinned(self._pages(offset, nbytes))
         serials = self.table.serials(offset, nbytes)
@@ -74,13 +79,13 @@ class VbarPages:
         """Gives up one fault of this very range; without one it does nothing."""
         with self._lock:
             count = self._pins.get((offset, nbytes), 0)
-            if count == 0:
-                return
             if count == 1:
                 del self._pins[offset, nbytes]
-            else:
+            elif count > 1:
                 self._pins[offset, nbytes] = count - 1
-        assert self.table is not None
+        _count("unpins" if count else "stray_unpins")
+        if count == 0 or self.table is None:
+            return
         self.table.unpin(offset, nbytes)
         if self._held is not None:
             self._held.unpinned(self._pages(offset, nbytes))
@@ -111,6 +116,7 @@ class VbarPages:
         if self._held is not None:
             self._held.let_go(lambda page: page * self.page_bytes >= self.floor, -(-wanted // self.page_bytes))
         freed = self.table.free(wanted, FREE_SECONDS) if wanted > 0 else 0
+        _count("freed_bytes", freed)
         resident = [page for page, serial in enumerate(self._all_serials()) if serial]
         self.set_cutoff((resident[-1] + 1) * self.page_bytes if resident else 0)
         return freed
@@ -185,6 +191,15 @@ def mapped_bytes(index: int | None = None) -> int:
     with _tables_lock:
         found = [table for table in _tables if index is None or table.index == index]
     return sum(table.mapped_bytes for table in found)
+
+
+def counts() -> types.MappingProxyType[str, int]:
+    return types.MappingProxyType(_counts)
+
+
+def _count(name: str, by: int = 1) -> None:
+    with _tables_lock:
+        _counts[name] += by
 
 
 def reset_floors() -> None:

@@ -131,7 +131,9 @@ def _set_log(name: str, level: int) -> None:
 
 def analyze() -> None:
     """What is where, in the log."""
-    log.debug("penstock: %d bytes of weights here, %d of cast buffers", pager.mapped_bytes(), host_memory.growing_bytes())
+    told = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in pager.counts().items())
+    log.debug("penstock: %d bytes of weights here, %d of cast buffers; so far %s", pager.mapped_bytes(),
+              host_memory.growing_bytes(), told)
     if theirs.works():
         theirs.call("control", "analyze")
 
