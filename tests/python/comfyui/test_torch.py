@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors over the seam's addresses, and the read seam with stand-ins for ComfyUI's modules. Needs torch."""
+
+from __future__ import annotations
+
+import gc
+import json
+import struct
+import sys
+import types
+import unittest
+import unittest.mock
+from pathlib import Path
+from typing import Any
+
+from comfyui.seam import MIB, PAGE, WithSeam, daemon
+from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
+
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
+
+WITHOUT = "requires torch"
+
+
+def write_model(path: Path, dtype: str = "F32") -> None:
+    size = {"F32": 4, "F4": 1}[dtype]
+    header: dict[str, Any] = {"__metadata__": {"a": "b"},
+                              "w": {"dtype": dtype, "shape": [4, 4] if size == 4 else [4, 8],
+                                    "data_offsets": [0, 16 * size]}}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack("<16f", *range(16))[:16 * size])
+
+
+@unittest.skipIf(torch is None, WITHOUT)
+class Tensors(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        from penstock_comfyui.surface import torch as surface
+
+        self.surface = surface
+
+    def test_a_tensor_shows_its_allocation_and_keeps_the_vbar(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(100)
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        tensor = self.surface.aimdo_to_tensor(part, torch.device("cpu", 0))
+        tensor.fill_(7)
+        self.assertEqual((100, part[1], torch.uint8), (tensor.numel(), tensor.data_ptr(), tensor.dtype))
+        self.assertEqual([0, PAGE], [tensor.data_ptr() - part[1], vbar.loaded_size()])
+        del vbar, part
+        gc.collect()
+        self.assertEqual(700, int(tensor.sum()))
+        del tensor
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+
+    def test_host_buffers_and_cast_buffers_are_shown_too(self) -> None:
+        buffer = host_buffer.HostBuffer(1000)
+        shown = self.surface.hostbuf_to_tensor(buffer)
+        self.assertEqual((1000, buffer.get_raw_address()), (shown.numel(), shown.data_ptr()))
+        cast = vram_buffer.VRAMBuffer(MIB, 0)
+        self.assertEqual(10, self.surface.aimdo_to_tensor(cast.get(10, 5), "cpu").numel())
+        self.assertEqual(0, self.surface.hostbuf_to_tensor(host_buffer.HostBuffer(0)).numel())
+
+
+class Model:
+    """As much of a BaseModel as the seam looks at."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.diffusion_model = torch.nn.Linear(4, 4, bias=False, dtype=dtype)
+        self.assigned: bool | None = None
+
+    def load_model_weights(self, sd: Any, unet_prefix: str = "", assign: bool = False) -> None:
+        self.assigned = assign
+
+
+@unittest.skipIf(torch is None, WITHOUT)
+class Reads(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.daemon.folder / "m.safetensors"
+        write_model(self.path)
+        self.plain: list[Any] = []
+        self.utils = types.SimpleNamespace(load_torch_file=self.own_loader, DISABLE_MMAP=False)
+        modules = {
+            "comfy": types.ModuleType("comfy"), "comfy.utils": self.utils,
+            "comfy.memory_management": types.SimpleNamespace(aimdo_enabled=False),
+            "comfy.clip_vision": types.SimpleNamespace(load_torch_file=self.utils.load_torch_file),
+            "comfy.model_base": types.SimpleNamespace(BaseModel=type("BaseModel", (Model,), {})),
+            "comfy_aimdo.control": types.SimpleNamespace(__name__="penstock_comfyui.surface.control"),
+        }
+        self.enterContext(unittest.mock.patch.dict(sys.modules, modules))
+        from penstock_comfyui import reads
+
+        reads.install()
+        reads.install()  # Once is enough.
+        self.model = modules["comfy.model_base"].BaseModel
+
+    def own_loader(self, ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
+        self.plain.append(ckpt)
+        return ({}, None) if return_metadata else {}
+
+    def load(self, **options: Any) -> Any:
+        return self.utils.load_torch_file(str(self.path), **options)
+
+    def test_tensors_and_metadata_come_from_the_service(self) -> None:
+        tensors, metadata = self.load(return_metadata=True)
+        self.assertEqual(({"a": "b"}, [], 120.0), (metadata, self.plain, float(tensors["w"].sum())))
+        self.assertGreater(self.client()["pinned_bytes"], 0)
+        del tensors
+        gc.collect()
+        self.assertEqual(0, self.client()["pinned_bytes"])
+
+    def test_what_is_written_stays_here(self) -> None:
+        first = self.load()["w"]
+        first.fill_(9)
+        del first
+        gc.collect()
+        self.assertEqual(120.0, float(self.load()["w"].sum()))
+
+    def test_holders_of_their_own_reference_are_served_too(self) -> None:
+        self.assertIs(sys.modules["comfy.clip_vision"].load_torch_file, self.utils.load_torch_file)
+
+    def test_other_files_options_and_dtypes_go_to_comfyui(self) -> None:
+        other = self.daemon.folder / "m.ckpt"
+        write_model(self.daemon.folder / "f4.safetensors", "F4")
+        self.utils.load_torch_file(str(other))
+        self.load(device=torch.device("meta"))
+        self.utils.load_torch_file(str(self.daemon.folder / "f4.safetensors"))
+        self.utils.DISABLE_MMAP = True
+        self.load()
+        self.utils.DISABLE_MMAP = False
+        sys.modules["comfy.memory_management"].aimdo_enabled = True
+        self.load()
+        self.assertEqual(5, len(self.plain))
+
+    def test_a_refusal_is_logged_once_with_its_reason(self) -> None:
+        self.path.write_bytes(b"<!DOCTYPE html>")
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.load()
+            self.load()
+        self.assertEqual((2, 1), (len(self.plain), len(said.output)))
+        self.assertIn("html", said.output[0])
+
+    def test_a_model_takes_them_for_its_own_only_where_dtypes_agree(self) -> None:
+        for dtype, assigned in ((torch.float32, True), (torch.float16, False)):
+            one = self.model(dtype)
+            # A name that the model lacks is no obstacle.
+            one.load_model_weights({"x.weight": self.load()["w"], "x.more": self.load()["w"]}, "x.")
+            self.assertEqual(assigned, one.assigned)
+        foreign = self.model(torch.float32)
+        foreign.load_model_weights({"x.weight": torch.zeros(4, 4)}, "x.")
+        self.assertFalse(foreign.assigned)
+
+    def test_without_a_service_comfyui_reads(self) -> None:
+        self.assertEqual(0, self.daemon.stop())
+        self.load()
+        self.assertEqual(1, len(self.plain))
+
+
+if __name__ == "__main__":
+    unittest.main()
