@@ -69,12 +69,12 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         raise _NotOurs("--disable-mmap")
     service = link.service()
     if service is None:
-        raise _NotOurs("the service is away")
+        raise _NotOurs("")  # The link has said so.
     try:
         return _tensors(service, ckpt)
     except AWAY as error:
         link.away(error)
-        raise _NotOurs("the service is away") from error
+        raise _NotOurs("") from error
     except penstock.PenstockError as error:
         raise _NotOurs(f"{error.kind}, {error}") from error
 

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ComfyUI server of a test's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+COMFYUI = os.environ.get("PENSTOCK_COMFYUI_DIR", "")
+PYTHON = os.environ.get("PENSTOCK_COMFYUI_PYTHON", "")
+NODE = Path(os.environ["PENSTOCK_BUILD_DIR"]) / "comfyui/penstock"
+
+
+def missing() -> str:
+    """What it takes to run these tests and isn't there; empty: nothing."""
+    for name, value, path in (("PENSTOCK_COMFYUI_DIR", COMFYUI, "main.py"), ("PENSTOCK_COMFYUI_PYTHON", PYTHON, "")):
+        if not value or not (Path(value) / path).exists():
+            return f"requires {name}"
+    return ""
+
+
+def workflow(seed: int = 7, lora: float = 1.0) -> dict[str, Any]:
+    def node(kind: str, **inputs: Any) -> dict[str, Any]:
+        return {"class_type": kind, "inputs": inputs}
+
+    return {
+        "model": node("UNETLoader", unet_name="flux.safetensors", weight_dtype="default"),
+        "lora": node("LoraLoaderModelOnly", model=["model", 0], lora_name="lora.safetensors", strength_model=lora),
+        "vae": node("VAELoader", vae_name="taesd.safetensors"),
+        "text": node("TestConditioning", seed=1),
+        "latent": node("EmptySD3LatentImage", width=128, height=128, batch_size=1),
+        "sample": node("KSampler", model=["lora", 0], positive=["text", 0], negative=["text", 0], latent_image=["latent", 0],
+                       seed=seed, steps=2, cfg=1.0, sampler_name="euler", scheduler="simple", denoise=1.0),
+        "decode": node("VAEDecode", samples=["sample", 0], vae=["vae", 0]),
+        "save": node("SaveImage", images=["decode", 0], filename_prefix="test"),
+    }
+
+
+class Comfy:
+    """Started at once; the end of the `with` stops it. `on_host`: DynamicVRAM over host memory."""
+
+    def __init__(self, folder: Path, models: Path, options: tuple[str, ...] = (), on_host: bool = False,
+                 penstock: Path | None = None) -> None:
+        self.folder = folder
+        nodes = folder / "custom_nodes"
+        nodes.mkdir(parents=True)
+        (folder / "models").symlink_to(models)
+        (folder / "front").mkdir()
+        (folder / "front/index.html").write_text("")
+        shutil.copytree(HERE / "nodes/test_conditioning", nodes / "test_conditioning")
+        environment = dict(os.environ, OMP_NUM_THREADS="2", MKL_NUM_THREADS="2", PYTHONDONTWRITEBYTECODE="1")
+        environment.pop("PYTHONPATH", None)
+        if penstock is not None:
+            shutil.copytree(NODE, nodes / "penstock")
+            environment["PENSTOCK_SOCKET"] = str(penstock)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        main = [str(Path(COMFYUI) / "main.py")]
+        flags = ["--enable-dynamic-vram"] if on_host else []
+        self.log_path = folder / "log"
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [PYTHON, *([str(HERE / "on_host.py")] if on_host else []), *main, "--cpu", *flags, *options,
+                 "--listen", "127.0.0.1", "--port", str(self.port), "--base-directory", str(folder), "--temp-directory",
+                 str(folder / "temp"), "--database-url", "sqlite:///:memory:", "--disable-api-nodes", "--dont-print-server",
+                 "--front-end-root", str(folder / "front")],
+                cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        self.wait(lambda: self.answers("/system_stats"), 600)
+
+    def __enter__(self) -> Comfy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def ask(self, path: str, body: Any = None) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            content: bytes = reply.read()
+            return content
+
+    def answers(self, path: str) -> bool:
+        try:
+            return bool(self.ask(path))
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def wait(self, condition: Any, seconds: float) -> Any:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = condition()
+            if found:
+                return found
+            if self.process.poll() is not None:
+                raise RuntimeError(f"ComfyUI ended with {self.process.returncode}:\n{self.log()[-4000:]}")
+            time.sleep(0.05)
+        raise RuntimeError(f"ComfyUI did not get there:\n{self.log()[-4000:]}")
+
+    def submit(self, graph: dict[str, Any]) -> str:
+        return str(json.loads(self.ask("/prompt", {"prompt": graph}))["prompt_id"])
+
+    def image(self, prompt: str) -> bytes:
+        """The pixels that the prompt made."""
+        entry = self.wait(lambda: json.loads(self.ask(f"/history/{prompt}")).get(prompt), 600)
+        if entry["status"]["status_str"] != "success":
+            raise RuntimeError(f"{entry['status']['messages'][-1]}\n{self.log()[-3000:]}")
+        image = entry["outputs"]["save"]["images"][0]
+        return pixels(self.ask(f"/view?filename={image['filename']}&subfolder={image['subfolder']}&type={image['type']}"))
+
+    def run(self, **changes: Any) -> bytes:
+        return self.image(self.submit(workflow(**changes)))
+
+    def free(self) -> None:
+        self.ask("/free", {"unload_models": True, "free_memory": True})
+
+
+def pixels(png: bytes) -> bytes:
+    """The compressed pixels: metadata, in other chunks, names the workflow."""
+    at, data = 8, io.BytesIO()
+    while at < len(png):
+        size = int.from_bytes(png[at:at + 4], "big")
+        if png[at + 4:at + 8] in (b"IHDR", b"IDAT"):
+            data.write(png[at + 8:at + 8 + size])
+        at += 12 + size
+    return data.getvalue()

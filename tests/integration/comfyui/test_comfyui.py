@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real ComfyUI with and without penstock: the same pixels.
+
+Needs a checkout of ComfyUI (PENSTOCK_COMFYUI_DIR) and a Python with its requirements (PENSTOCK_COMFYUI_PYTHON; versions in
+requirements.txt). Pixels are compared with those of a plain ComfyUI in the same run: they depend on the number of threads,
+on torch and on the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/service"))
+sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/comfyui"))
+
+import daemon  # noqa: E402
+import server  # noqa: E402
+
+SEEDS = (7, 8)
+
+
+class SmallDaemon(daemon.Daemon):
+    """Small pages, for models of a few MiB."""
+
+    def default_config(self, capacity: str, extra: str) -> str:
+        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[host]\nlocked_bytes = "128MiB"\n'
+                f'[device.host]\nenabled = "on"\ncapacity = "{capacity}"\nheadroom = "0"\npage_bytes = "256KiB"\n'
+                '[metrics]\nlisten = "127.0.0.1:0"\n')
+
+
+def setUpModule() -> None:
+    """Models, and what a plain ComfyUI makes of them."""
+    if server.missing():
+        raise unittest.SkipTest(server.missing())
+    folder = tempfile.TemporaryDirectory(prefix="penstock-comfyui-")
+    unittest.addModuleCleanup(folder.cleanup)
+    for dtype in ("float16", "float32"):
+        subprocess.run([server.PYTHON, str(server.HERE / "models.py"), str(Path(folder.name) / dtype), dtype], check=True)
+        with server.Comfy(Path(folder.name) / f"plain-{dtype}", Path(folder.name) / dtype) as plain:
+            Case.plain[dtype] = {seed: plain.run(seed=seed) for seed in SEEDS}
+            without_lora = plain.run(seed=SEEDS[0], lora=0.0)
+        assert without_lora != Case.plain[dtype][SEEDS[0]], "the LoRA must change the picture"
+    Case.models = Path(folder.name)
+
+
+class Case(unittest.TestCase):
+    models: Path
+    plain: dict[str, dict[int, bytes]] = {}
+    capacity = "64MiB"
+    dtype = "float16"
+
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-comfyui-")))
+        self.daemon = self.enterContext(SmallDaemon(self.capacity))
+
+    def comfy(self, *options: str, name: str = "one", on_host: bool = False, socket: Path | None = None) -> server.Comfy:
+        verbose = ("--verbose", "DEBUG") if on_host else ()
+        return self.enterContext(server.Comfy(self.folder / name, self.models / self.dtype, (*options, *verbose), on_host,
+                                              socket or self.daemon.socket))
+
+    def check(self, comfy: server.Comfy, seeds: tuple[int, ...] = SEEDS) -> None:
+        for seed in seeds:
+            self.assertTrue(comfy.run(seed=seed) == self.plain[self.dtype][seed], f"other pixels for seed {seed}")
+
+    def client(self, comfy: server.Comfy) -> dict[str, Any]:
+        found: dict[str, Any] = next(one for one in self.daemon.ask("status")["clients"]
+                                     if one["pid"] == comfy.process.pid)
+        return found
+
+    def counts(self, comfy: server.Comfy) -> dict[str, int]:
+        """The last that our `analyze` said; printed, as the run's record."""
+        line = re.findall(r"so far (.*)", comfy.log())[-1]
+        found = {name.replace(" ", "_"): int(value) for value, name in re.findall(r"(\d+) ([a-z ]+)", line)}
+        print(f"\n{self.id().rpartition('.')[2]}: {found}")
+        return found
+
+
+class Ledger(Case):
+    """`--cpu`: checkpoints come from the service."""
+
+    def test_same_pixels_and_only_the_read_is_shared_where_dtypes_differ(self) -> None:
+        comfy = self.comfy()
+        self.check(comfy)
+        self.assertIn("penstock: in use", comfy.log())
+        self.assertNotIn("is read by ComfyUI", comfy.log())
+        self.assertGreater(self.daemon.device()["resident_bytes"], 0)
+
+    def test_a_file_that_the_service_refuses_goes_to_comfyui_with_the_reason(self) -> None:
+        small = self.enterContext(SmallDaemon("512KiB"))
+        comfy = self.comfy(socket=small.socket)
+        self.check(comfy)
+        self.assertEqual(1, comfy.log().count("flux.safetensors is read by ComfyUI"))
+
+    def test_without_a_service_nothing_is_changed_and_it_is_used_when_it_comes(self) -> None:
+        self.assertEqual(0, self.daemon.stop())
+        comfy = self.comfy()
+        self.check(comfy)
+        self.assertEqual(1, comfy.log().count("the service is away"))
+        self.daemon.start()
+        comfy.free()
+        self.check(comfy)
+        self.assertTrue(any(one["pid"] == comfy.process.pid for one in self.daemon.ask("status")["clients"]))
+
+
+class LedgerZeroCopy(Case):
+    """A file of the model's own dtype: its pages are the model's parameters."""
+
+    dtype = "float32"
+
+    def test_two_servers_share_one_copy_and_one_outlives_the_other(self) -> None:
+        one, two = self.comfy(name="one"), self.comfy(name="two")
+        self.check(one)
+        alone = self.daemon.device()["resident_bytes"]
+        self.check(two)
+        self.assertEqual(alone, self.daemon.device()["resident_bytes"])
+        model = (self.models / self.dtype / "diffusion_models/flux.safetensors").stat().st_size
+        self.assertGreaterEqual(self.client(one)["pinned_bytes"], model)
+        self.assertGreaterEqual(self.client(two)["pinned_bytes"], model)
+        one.process.kill()
+        one.process.wait()
+        self.assertTrue(two.run(seed=SEEDS[0]) == self.plain[self.dtype][SEEDS[0]])
+        two.free()
+        self.check(two)
+
+
+class Roomy(Case):
+    """DynamicVRAM with room for everything."""
+
+    def test_same_pixels_freed_and_loaded_again(self) -> None:
+        comfy = self.comfy(on_host=True)
+        self.check(comfy)
+        counts = self.counts(comfy)
+        self.assertGreater(counts["faults"], 50)
+        self.assertEqual((0, counts["faults"]), (counts["offloaded"], counts["unpins"]))
+        self.assertEqual(0, self.client(comfy)["pinned_bytes"])
+        held = self.daemon.device()["resident_bytes"]
+        self.assertGreater(held, 0)
+        comfy.free()
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+        self.check(comfy)
+
+    def test_a_service_killed_and_restarted_in_the_middle_of_a_prompt(self) -> None:
+        comfy = self.comfy(on_host=True)
+        self.check(comfy, SEEDS[:1])
+        prompt = comfy.submit(server.workflow(seed=SEEDS[1]))
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.daemon.start()
+        self.assertTrue(comfy.image(prompt) == self.plain[self.dtype][SEEDS[1]])
+        comfy.free()
+        self.check(comfy)
+
+
+class SmallBudget(Case):
+    """A fifth of the model."""
+
+    capacity = "512KiB"
+
+    def test_same_pixels(self) -> None:
+        comfy = self.comfy(on_host=True)
+        self.check(comfy)
+        self.check(comfy)
+        counts = self.counts(comfy)
+        self.assertGreater(counts["faults"], 0)
+        self.assertLessEqual(self.daemon.device()["resident_bytes"], 512 << 10)
+
+    def test_same_pixels_without_pinned_memory(self) -> None:
+        comfy = self.comfy("--disable-pinned-memory", on_host=True)
+        self.check(comfy)
+        self.counts(comfy)
+        self.assertEqual(0, self.daemon.ask("status")["host"]["locked_bytes"])
+
+    def test_same_pixels_with_a_fast_disk(self) -> None:
+        comfy = self.comfy("--fast-disk", on_host=True)
+        self.check(comfy)
+        self.counts(comfy)
+
+
+class OtherDtype(Roomy):
+    """A file of another dtype than the model's."""
+
+    dtype = "float32"
+
+
+if __name__ == "__main__":
+    unittest.main()
