@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
+import time
 import unittest
+import unittest.mock
+from pathlib import Path
 
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
 from penstock_comfyui import pager
@@ -321,19 +325,35 @@ class Control(WithSeam):
 
 
 class Threads(WithSeam):
+    def stop_service(self) -> None:
+        """Until SIGCONT; all of its threads stand when this returns."""
+        tasks = Path(f"/proc/{self.daemon.process.pid}/task")
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.daemon.process.send_signal, signal.SIGCONT)
+        self.assertTrue(daemon.wait_until(lambda: all(
+            ") T " in (task / "stat").read_text() for task in tasks.iterdir())))
+
     def test_the_interpreter_is_free_while_a_fault_waits(self) -> None:
         vbar = model_vbar.ModelVBAR(4 * MIB, 0)
         part = vbar.alloc(PAGE)
-        self.daemon.process.send_signal(19)  # SIGSTOP: the fault waits.
+        self.stop_service()
         answer: list[object] = []
         thread = threading.Thread(target=lambda: answer.append(model_vbar.vbar_fault(part)))
         thread.start()
         ran = sum(index for index in range(1000))  # This thread runs.
         self.assertEqual((499500, []), (ran, answer))
-        self.daemon.process.send_signal(18)
+        self.daemon.process.send_signal(signal.SIGCONT)
         thread.join(20)
         self.assertEqual(1, len(answer))
         self.assertIsNotNone(answer[0])
+
+    def test_a_service_that_says_nothing_is_waited_for_once(self) -> None:
+        parts = [model_vbar.ModelVBAR(MIB, 0).alloc(8) for _ in range(3)]
+        self.enterContext(unittest.mock.patch.object(pager, "FAULT_SECONDS", 0.3))
+        self.stop_service()
+        started = time.monotonic()
+        self.assertEqual([None] * 3, [model_vbar.vbar_fault(part) for part in parts])
+        self.assertLess(time.monotonic() - started, 0.8)
 
     def test_threads_pin_and_unpin_the_same_pages(self) -> None:
         vbar = model_vbar.ModelVBAR(4 * MIB, 0)

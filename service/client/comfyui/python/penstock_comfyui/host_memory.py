@@ -90,6 +90,15 @@ _growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
 _growing_lock = threading.Lock()
 
 
+def _start_over() -> None:
+    """In a child made by fork: the lock may be held by a thread that isn't here."""
+    global _growing_lock
+    _growing_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_start_over)
+
+
 class GrowingMemory:
     """Memory of this process at one address. Growth is asked for first, and pushes weights of ours out; it is never
     refused, because ComfyUI has nothing else to cast into."""

@@ -17,6 +17,8 @@ log = logging.getLogger("penstock")
 # What says that the service is gone, and not that it refuses.
 AWAY = (errors.UnreachableError, errors.DisconnectedError, errors.ClosingError)
 RETRY_SECONDS = 2.0
+# After a call that found no end: waiting for the next one would cost more than streaming does.
+SILENT_SECONDS = 60.0
 
 _said: set[str] = set()
 _Value = TypeVar("_Value")
@@ -67,9 +69,11 @@ class Link:
         self._lock = threading.Lock()
 
     def away(self, error: Exception) -> None:
-        """A call found out that the service is gone."""
+        """A call found out that the service is gone, or that it says nothing."""
         with self._lock:
             self._note_away(error)
+            if isinstance(error, errors.DeadlineError):
+                self._next_try = time.monotonic() + SILENT_SECONDS
 
     def back(self) -> None:
         """A call found out that it is there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import threading
 import types
 import weakref
@@ -19,7 +20,7 @@ from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.link import AWAY, link, say_once
 
 ALIGNMENT = 512
-FAULT_SECONDS = 30.0
+FAULT_SECONDS = 10.0
 FREE_SECONDS = 10.0
 PAGE_BYTES_WITHOUT = 8 << 20  # Of a VBAR that will never have one.
 # The service refuses address space beyond this multiple of the device.
@@ -29,6 +30,15 @@ WRONG_USE = (errors.InvalidArgumentError, errors.ForkedError)
 
 _tables: weakref.WeakSet[VbarPages] = weakref.WeakSet()
 _tables_lock = threading.Lock()
+
+
+def _start_over() -> None:
+    """In a child made by fork: the lock may be held by a thread that isn't here."""
+    global _tables_lock
+    _tables_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_start_over)
 # Since the start, of all VBARs.
 _counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes"), 0)
 # Serials for pages whose content nobody vouches for; the service's own stay below.
@@ -176,6 +186,10 @@ class VbarPages:
             raise RuntimeError(f"penstock: {error}") from error
         except AWAY as error:
             link.away(error)
+            return False
+        except errors.DeadlineError as error:
+            if link.may_ask:
+                link.away(error)
             return False
         except penstock.PenstockError as error:
             if link.may_ask:
