@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import daemon
@@ -37,6 +38,7 @@ class WithSeam(unittest.TestCase):
     locked = "64MiB"
 
     def setUp(self) -> None:
+        self.enterContext(unittest.mock.patch("penstock_comfyui.link.RETRY_SECONDS", 0.1))
         self.daemon = self.enterContext(SmallDaemon(self.capacity, self.locked))
         link.reset(str(self.daemon.socket))
         self.addCleanup(link.reset, "/nonexistent")

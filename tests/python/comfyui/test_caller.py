@@ -76,6 +76,19 @@ class Caller(WithSeam):
         one.forward()
         one.forward()
 
+    def test_the_next_run_of_the_service_can_t_repeat_a_signature(self) -> None:
+        one = model(12, 200 * KIB)
+        one.load()
+        one.forward()
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.daemon.start()
+        # A page that isn't here makes the library connect again; all of them start anew then.
+        other = one.vbar.alloc(MIB)
+        self.assertTrue(daemon.wait_until(lambda: model_vbar.vbar_fault(other) is not None))
+        one.forward()
+        self.assertEqual((24, 0), (one.counts.filled, one.counts.resident))
+
     def test_a_service_that_stops_in_order_leaves_host_buffers_readable(self) -> None:
         one = model(12, 200 * KIB)
         self.run_twice(one)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that a client fills itself, against the real service."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/service"))
+
+import daemon  # noqa: E402
+import penstock  # noqa: E402
+
+MIB = 1 << 20
+
+
+class WithService(unittest.TestCase):
+    def setUp(self) -> None:
+        self.daemon = self.enterContext(daemon.Daemon(capacity="64MiB"))
+        self.service = self.enterContext(penstock.connect(socket=str(self.daemon.socket), name="a name"))
+
+
+class PrivateTables(WithService):
+    def test_pages_are_filled_freed_and_come_back_with_another_serial(self) -> None:
+        table = self.service.private_table(100 * MIB)
+        self.assertTrue(table.fault(0, 5))
+        ctypes.memmove(table.address, b"hello", 5)
+        serial = table.serials(0, 5)[0]
+        self.assertEqual(0, table.free(MIB))  # It is pinned.
+        table.unpin(0, 5)
+        self.assertEqual(table.page_bytes, table.free(MIB))
+        self.assertTrue(table.fault(0, 5))
+        self.assertEqual(b"\0" * 5, ctypes.string_at(table.address, 5))
+        self.assertNotIn(table.serials(0, 5)[0], (0, serial))
+
+    def test_what_finds_no_room_is_no_exception_and_wrong_use_is(self) -> None:
+        table = self.service.private_table(100 * MIB)
+        self.assertFalse(table.fault(0, 80 * MIB))
+        with self.assertRaises(penstock.InvalidArgumentError):
+            table.fault(0, 101 * MIB)
+        with self.assertRaises(penstock.InvalidArgumentError):
+            table.serials(100 * MIB, 1)
+        with self.assertRaises(penstock.UnpinnedError):
+            table.unpin(0, 1)
+
+    def test_a_cut_off_keeps_pages_away(self) -> None:
+        table = self.service.private_table(4 * MIB)
+        table.set_cutoff(0)
+        self.assertFalse(table.fault(0, 1))
+        table.set_cutoff(None)
+        self.assertTrue(table.fault(0, 1))
+
+    def test_pages_that_others_want_are_named(self) -> None:
+        table = self.service.private_table(64 * MIB)
+        self.assertTrue(table.fault(0, 64 * MIB))
+        self.assertEqual([], list(table.wanted()))
+        with penstock.connect(socket=str(self.daemon.socket)) as other:
+            self.assertFalse(other.private_table(MIB).fault(0, 1))
+        self.assertTrue(daemon.wait_until(lambda: len(table.wanted()) > 0))
+        self.assertTrue(all(page < table.pages for page in table.wanted()))
+
+    def test_status_shows_the_name(self) -> None:
+        self.assertIn("a name", [one["name"] for one in self.daemon.ask("status")["clients"]])
+
+
+class HostBuffers(WithService):
+    def test_it_grows_at_its_address_and_gives_its_end_back(self) -> None:
+        buffer = self.service.host_buffer(16 * MIB)
+        buffer.grow(5000)
+        ctypes.memmove(buffer.address + 4999, b"x", 1)
+        buffer.grow(MIB)
+        ctypes.memmove(buffer.address + MIB - 1, b"y", 1)
+        self.assertEqual(b"x", ctypes.string_at(buffer.address + 4999, 1))
+        buffer.truncate(5000)
+        buffer.grow(2 * MIB)
+        self.assertEqual(b"x\0", ctypes.string_at(buffer.address + 4999, 2))
+        with self.assertRaises(penstock.InvalidArgumentError):
+            buffer.grow(17 * MIB)
+        buffer.close()
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.ask("status")["host"]["locked_bytes"] == 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
