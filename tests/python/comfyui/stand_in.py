@@ -38,12 +38,29 @@ _MODULES = {
 }
 
 
-def write_aimdo(folder: Path, version: str = "0.4.13", without: str = "") -> None:
+# One whose native library is loaded, and that answers.
+_WORKING = {
+    "control": "calls = []\nlib = object()\ndevctxs = []\n" + "".join(
+        f"def {name}(*a, **k):\n    calls.append({name!r})\n    return {answer}\n" for name, answer in (
+            ("get_devctx", "'ctx'"), ("set_log_info", "None"), ("analyze", "None"), ("get_total_vram_usage", "5"),
+            ("set_simple_vram_headroom", "None")))
+    + "def init(implementation=None, simple_vram_headroom=None): return True\n"
+      "def init_devices(device_ids):\n    calls.append(list(device_ids))\n    return True\n",
+    "model_vbar": "class ModelVBAR:\n    def __init__(self, size, device): pass\n"
+                  "    def fault(self, a, n): return b'sig'\n    def unpin(self, a, n): self.unpinned = True\n"
+                  "def vbar_fault(a): pass\ndef vbar_unpin(a): pass\ndef vbar_signature_compare(a, b): pass\n"
+                  "def vbars_analyze(device=None): return 77\ndef vbars_reset_watermark_limits(): pass\n",
+    "host_buffer": "def read_file_to_device(*a, mark_cold=True): return 'theirs'\n"
+                   "class HostBuffer:\n    def __init__(self, size, prewarm=0, max_grow_size=0, mark_cold=True): pass\n",
+}
+
+
+def write_aimdo(folder: Path, version: str = "0.4.13", without: str = "", working: bool = False) -> None:
     """`without`: text that is taken out of its modules."""
     package = folder / "comfy_aimdo"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    for name, text in _MODULES.items():
+    for name, text in {**_MODULES, **(_WORKING if working else {})}.items():
         (package / f"{name}.py").write_text(text.replace(without, "gone") if without else text)
     info = folder / f"comfy_aimdo-{version}.dist-info"
     info.mkdir()

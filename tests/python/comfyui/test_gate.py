@@ -95,6 +95,33 @@ class WithoutService(WithFolders):
         self.assertEqual(1, done.stdout.count("away"))
 
 
+class Theirs(WithFolders):
+    """A device that the service doesn't serve: everything goes on as without us."""
+
+    def test_objects_and_answers_are_theirs(self) -> None:
+        stand_in.write_aimdo(self.folder / "site", working=True)
+        stand_in.write_comfyui(self.folder / "comfy")
+        done = stand_in.run("""
+from comfy_aimdo import control, host_buffer, model_mmap, model_vbar, vram_buffer
+from penstock_comfyui import theirs
+theirs.module("host_buffer").read_file_to_device = lambda *a, **k: print("read", a, k)
+made = model_vbar.ModelVBAR(1000, 0), host_buffer.HostBuffer(0, 0, 0), vram_buffer.VRAMBuffer(10, 0), model_mmap.ModelMMAP("x")
+print(*(type(one).__module__ for one in made))
+part = made[0], 5, 6
+print(model_vbar.vbar_fault(part), model_vbar.vbar_signature_compare(b"sig", b"sig"), model_vbar.vbars_analyze(0))
+model_vbar.vbar_unpin(part)
+host_buffer.read_file_to_device(1, 2, 3, 4, 5, 0, mark_cold=False)
+print(made[0].unpinned, control.init(simple_vram_headroom=3), control.init_devices([(0, 9)]), control.get_devctx(0))
+control.set_log_info(), control.analyze()
+print(control.get_total_vram_usage(), theirs.module("control").calls, control.lib is theirs.module("control").lib)
+""", self.folder / "site", self.folder / "comfy", PENSTOCK_SOCKET="/nonexistent")
+        self.assertEqual(("", [
+            "comfy_aimdo.model_vbar comfy_aimdo.host_buffer comfy_aimdo.vram_buffer comfy_aimdo.model_mmap",
+            "b'sig' True 77", "read (1, 2, 3, 4, 5, 0) {'mark_cold': False}", "True True True ctx",
+            "5 [[(0, 9)], 'get_devctx', 'set_log_info', 'analyze', 'get_total_vram_usage'] True"]),
+            (done.stderr, [line for line in done.stdout.splitlines() if not line.startswith("penstock: ")]))
+
+
 class WithService(WithSeam):
     def test_host_devices_are_taken_over(self) -> None:
         with tempfile.TemporaryDirectory() as name:

@@ -21,7 +21,7 @@ AIMDO = ((0, 4, 10), (0, 7))
 ANY_VERSION = "PENSTOCK_COMFYUI_ANY_VERSION"
 
 # What the pager seam relies on in ComfyUI: file, and what must stand in it.
-CONTRACT = {
+CONTRACT: dict[str, tuple[str, ...]] = {
     "main.py": ("comfy_aimdo.control.init_devices(", "execute_prestartup_script()"),
     "comfy/model_patcher.py": ("comfy_aimdo.model_vbar.ModelVBAR(", "vbar.prioritize()", "vbar.alloc(",
                                "vbar.free_memory(", "vbar.loaded_size()", "dynamic_pins"),
@@ -33,7 +33,7 @@ CONTRACT = {
                        "comfy_aimdo.model_mmap.ModelMMAP("),
 }
 # And in the installed comfy_aimdo: module, name, parameters that must be there.
-SURFACE = {
+SURFACE: dict[str, dict[str, tuple[str, ...]]] = {
     "control": {"init": ("simple_vram_headroom",), "init_devices": (), "analyze": ()},
     "model_vbar": {"ModelVBAR": ("size", "device"), "vbar_fault": (), "vbar_unpin": (), "vbar_signature_compare": (),
                    "vbars_analyze": (), "vbars_reset_watermark_limits": ()},

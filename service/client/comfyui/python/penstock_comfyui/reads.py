@@ -39,7 +39,7 @@ def install() -> None:
     load = _wrapped(before, utils)
     for module in (utils, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)):
         if getattr(module, "load_torch_file", None) is before:
-            module.load_torch_file = load  # type: ignore[attr-defined]
+            module.load_torch_file = load
     model_base: Any = importlib.import_module("comfy.model_base")
     model_base.BaseModel.load_model_weights = _assigning(model_base.BaseModel.load_model_weights)
 
