@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import unittest
 import unittest.mock
@@ -20,6 +21,10 @@ def config(socket: Path, capacity: str, locked: str = "64MiB") -> str:
     return (f'[service]\nsocket = "{socket}"\nsocket_group = ""\nrevoke_deadline = "1s"\n[host]\nlocked_bytes = "{locked}"\n'
             f'[device.host]\nenabled = "on"\ncapacity = "{capacity}"\nheadroom = "0"\npage_bytes = "256KiB"\n'
             '[metrics]\nlisten = "127.0.0.1:0"\n')
+
+
+def poke(address: int, data: bytes) -> None:
+    ctypes.memmove(address, data, len(data))
 
 
 class SmallDaemon(daemon.Daemon):

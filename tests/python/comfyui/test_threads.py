@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pager seam from several threads, and in forked children."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+import unittest
+import unittest.mock
+from pathlib import Path
+
+from comfyui.seam import MIB, PAGE, WithSeam, daemon, poke
+from penstock_comfyui import pager
+from penstock_comfyui.surface import model_vbar
+
+
+class Threads(WithSeam):
+    def stop_service(self) -> None:
+        """Until SIGCONT; all of its threads stand when this returns."""
+        tasks = Path(f"/proc/{self.daemon.process.pid}/task")
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.daemon.process.send_signal, signal.SIGCONT)
+        self.assertTrue(daemon.wait_until(lambda: all(
+            ") T " in (task / "stat").read_text() for task in tasks.iterdir())))
+
+    def test_the_interpreter_is_free_while_a_fault_waits(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(PAGE)
+        self.stop_service()
+        answer: list[object] = []
+        thread = threading.Thread(target=lambda: answer.append(model_vbar.vbar_fault(part)))
+        thread.start()
+        ran = sum(index for index in range(1000))  # This thread runs.
+        self.assertEqual((499500, []), (ran, answer))
+        self.daemon.process.send_signal(signal.SIGCONT)
+        thread.join(20)
+        self.assertEqual(1, len(answer))
+        self.assertIsNotNone(answer[0])
+
+    def test_a_service_that_says_nothing_is_waited_for_once(self) -> None:
+        parts = [model_vbar.ModelVBAR(MIB, 0).alloc(8) for _ in range(3)]
+        self.enterContext(unittest.mock.patch.object(pager, "FAULT_SECONDS", 0.3))
+        self.stop_service()
+        started = time.monotonic()
+        self.assertEqual([None] * 3, [model_vbar.vbar_fault(part) for part in parts])
+        self.assertLess(time.monotonic() - started, 0.8)
+
+    def test_threads_pin_and_unpin_the_same_pages(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        parts = [vbar.alloc(PAGE // 3) for _ in range(12)]
+        failures: list[BaseException] = []
+
+        def work(start: int) -> None:
+            try:
+                for index in range(400):
+                    part = parts[(start + index) % len(parts)]
+                    if model_vbar.vbar_fault(part) is None:
+                        raise AssertionError("offloaded")
+                    ctypes.memset(part[1], start, 1)
+                    model_vbar.vbar_unpin(part)
+                    if index % 100 == 0:
+                        vbar.free_memory(PAGE)
+                        vbar.prioritize()
+            except BaseException as error:  # noqa: BLE001
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # Another thread may have just lowered the cut-off: that is an answer, too.
+        self.assertTrue(all(str(failure) == "offloaded" for failure in failures), failures)
+        self.assertEqual(0, self.client()["pinned_bytes"])
+
+
+class Forks(WithSeam):
+    def test_a_child_has_none_of_its_parent_s_pages_and_can_have_its_own(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(8)
+        model_vbar.vbar_fault(part)
+        poke(part[1], b"parent")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                model_vbar.vbar_fault(part)
+            except RuntimeError:
+                own = model_vbar.ModelVBAR(4 * MIB, 0).alloc(8)
+                code = 0 if model_vbar.vbar_fault(own) is not None else 2
+            except BaseException:  # noqa: BLE001
+                code = 3
+            os._exit(code)
+        self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        self.assertEqual(b"parent", ctypes.string_at(part[1], 6))
+        self.assertEqual(PAGE, pager.mapped_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main()
