@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models of random weights that ComfyUI takes for a Flux, a TAESD and a LoRA. Run by ComfyUI's Python: needs numpy.
 
-usage: models.py FOLDER [DTYPE]    float16 (default) or float32
+usage: models.py FOLDER [DTYPE [HEADS [BLOCKS]]]    float16 (default) or float32; 16 heads and 3 blocks in float32: 2 GiB
 """
 
 import json
@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy
 
-WIDTH, TEXT, POOLED, CHANNELS = 128, 32, 16, 16  # ComfyUI wants a width of 16 + 56 + 56 for one head.
-BLOCKS = 1
+TEXT, POOLED, CHANNELS = 32, 16, 16
+HEADS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+BLOCKS = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+WIDTH = 128 * HEADS  # ComfyUI wants a width of 16 + 56 + 56 for a head.
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -32,11 +34,11 @@ def flux() -> Shapes:
             shapes |= dense(start + "mod.lin", 6 * WIDTH, WIDTH) | dense(start + "attn.qkv", 3 * WIDTH, WIDTH)
             shapes |= dense(start + "attn.proj", WIDTH, WIDTH)
             shapes |= dense(start + "mlp.0", 4 * WIDTH, WIDTH) | dense(start + "mlp.2", WIDTH, 4 * WIDTH)
-            shapes |= {f"{start}attn.norm.{one}_norm.scale": (WIDTH,) for one in ("query", "key")}
+            shapes |= {f"{start}attn.norm.{one}_norm.scale": (128,) for one in ("query", "key")}
         start = f"single_blocks.{block}."
         shapes |= dense(start + "linear1", 7 * WIDTH, WIDTH) | dense(start + "linear2", WIDTH, 5 * WIDTH)
         shapes |= dense(start + "modulation.lin", 3 * WIDTH, WIDTH)
-        shapes |= {f"{start}norm.{one}_norm.scale": (WIDTH,) for one in ("query", "key")}
+        shapes |= {f"{start}norm.{one}_norm.scale": (128,) for one in ("query", "key")}
     return shapes | dense("final_layer.linear", 4 * CHANNELS, WIDTH) | dense("final_layer.adaLN_modulation.1", 2 * WIDTH, WIDTH)
 
 
@@ -65,20 +67,22 @@ def lora(rank: int = 4) -> Shapes:
 
 def write(path: Path, shapes: Shapes, dtype: str, seed: int) -> None:
     random = numpy.random.default_rng(seed)
-    header, data = {}, b""
+    header, parts, at = {}, [], 0
     for name, shape in sorted(shapes.items()):
         if not shape or name.endswith("scale"):
             values = numpy.full(shape, 0.0 if name == "vae_shift" else 1.0)
         else:
-            values = random.standard_normal(shape) / math.sqrt(math.prod(shape[1:]) if len(shape) > 1 else 400)
+            values = random.standard_normal(shape, "float32") / math.sqrt(math.prod(shape[1:]) if len(shape) > 1 else 400)
         raw = values.astype(dtype).tobytes()
         header[name] = {"dtype": {"float16": "F16", "float32": "F32"}[dtype], "shape": list(shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
+                        "data_offsets": [at, at + len(raw)]}
+        parts.append(raw)
+        at += len(raw)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    with open(path, "wb") as file:
+        file.writelines([struct.pack("<Q", len(text)), text, *parts])
 
 
 if __name__ == "__main__":

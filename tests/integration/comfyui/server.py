@@ -121,16 +121,26 @@ class Comfy:
     def submit(self, graph: dict[str, Any]) -> str:
         return str(json.loads(self.ask("/prompt", {"prompt": graph}))["prompt_id"])
 
-    def image(self, prompt: str) -> bytes:
-        """The pixels that the prompt made."""
+    def ended(self, prompt: str) -> Any:
         entry = self.wait(lambda: json.loads(self.ask(f"/history/{prompt}")).get(prompt), 600)
         if entry["status"]["status_str"] != "success":
             raise RuntimeError(f"{entry['status']['messages'][-1]}\n{self.log()[-3000:]}")
+        return entry
+
+    def image(self, prompt: str) -> bytes:
+        """The pixels that the prompt made."""
+        entry = self.ended(prompt)
         image = entry["outputs"]["save"]["images"][0]
         return pixels(self.ask(f"/view?filename={image['filename']}&subfolder={image['subfolder']}&type={image['type']}"))
 
     def run(self, **changes: Any) -> bytes:
         return self.image(self.submit(workflow(**changes)))
+
+    def load(self) -> None:
+        """Until the weights are ready."""
+        graph = workflow()
+        self.ended(self.submit({"model": graph["model"], "end": {"class_type": "TestLoaded",
+                                                                 "inputs": {"model": ["model", 0]}}}))
 
     def free(self) -> None:
         self.ask("/free", {"unload_models": True, "free_memory": True})

@@ -17,4 +17,17 @@ class TestConditioning:
         return ([[text, {"pooled_output": torch.randn(1, 16, generator=random)}]],)
 
 
-NODE_CLASS_MAPPINGS = {"TestConditioning": TestConditioning}
+class TestLoaded:
+    """Ends a workflow where a model's weights are ready."""
+
+    CATEGORY, FUNCTION, RETURN_TYPES, OUTPUT_NODE = "test", "look", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    def look(self, model):
+        return {"ui": {}}
+
+
+NODE_CLASS_MAPPINGS = {"TestConditioning": TestConditioning, "TestLoaded": TestLoaded}
