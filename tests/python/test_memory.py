@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import struct
 import sys
 import unittest
 from pathlib import Path
@@ -64,6 +66,29 @@ class PrivateTables(WithService):
 
     def test_status_shows_the_name(self) -> None:
         self.assertIn("a name", [one["name"] for one in self.daemon.ask("status")["clients"]])
+
+
+class Alignment(WithService):
+    def test_tensors_start_where_they_are_wanted_with_the_file_s_bytes(self) -> None:
+        path = self.daemon.folder / "m.safetensors"
+        parts = {"a": b"\1" * 3, "b": bytes(range(200)), "c": b"", "d": b"\7" * (9 * MIB)}
+        header, data = {}, b""
+        for name, content in parts.items():
+            header[name] = {"dtype": "U8", "shape": [len(content)], "data_offsets": [len(data), len(data) + len(content)]}
+            data += content
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+        checkpoint = self.service.open(path, alignment=64)
+        with checkpoint.pin() as pinned:
+            for name, content in parts.items():
+                memory = pinned[name].memory
+                self.assertEqual(content, bytes(memory))
+                if content:
+                    address = ctypes.addressof(pinned[name]._export())
+                    self.assertEqual(0, address % 64, name)
+                del memory
+        self.assertEqual(parts["d"], checkpoint.read("d"))
 
 
 class HostBuffers(WithService):

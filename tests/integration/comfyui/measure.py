@@ -63,7 +63,9 @@ def measure(folder: Path, models: Path, service: daemon.Daemon | None) -> dict[s
                 pixels.append(one.run(seed=seed))
         assert two.run(seed=1) == pixels[0]
         figures["servers_bytes"] = share_of(one.process.pid) + share_of(two.process.pid)
-        figures["service_bytes"] = share_of(service.process.pid) if service is not None else 0
+        if service is not None:
+            figures["service_bytes"] = share_of(service.process.pid)  # With frames that are made ahead.
+            figures["resident_bytes"] = service.device()["resident_bytes"]
         figures["pixels"] = hash(tuple(pixels))
     return figures
 
@@ -77,7 +79,8 @@ def main() -> int:
         folder = Path(name)
         subprocess.run([server.PYTHON, str(server.HERE / "models.py"), str(folder / "models"), "float32", *size], check=True)
         plain = measure(folder / "plain", folder / "models", None)
-        with daemon.Daemon(capacity="6GiB") as service:
+        size_bytes = (folder / "models/diffusion_models/flux.safetensors").stat().st_size
+        with daemon.Daemon(capacity=str(size_bytes * 5 // 4 + (64 << 20))) as service:
             ours = measure(folder / "penstock", folder / "models", service)
     same = plain.pop("pixels") == ours.pop("pixels")
     print(json.dumps({"plain": plain, "penstock": ours, "same_pixels": same}, indent=2))

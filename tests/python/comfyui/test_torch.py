@@ -108,6 +108,7 @@ class Reads(WithSeam):
     def test_tensors_and_metadata_come_from_the_service(self) -> None:
         tensors, metadata = self.load(return_metadata=True)
         self.assertEqual(({"a": "b"}, [], 120.0), (metadata, self.plain, float(tensors["w"].sum())))
+        self.assertEqual(0, tensors["w"].data_ptr() % 64)
         self.assertGreater(self.client()["pinned_bytes"], 0)
         del tensors
         gc.collect()

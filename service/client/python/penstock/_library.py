@@ -46,6 +46,11 @@ class TableOptions(ctypes.Structure):
                 ("reserved", c_uint32)]
 
 
+class ManifestEntry(ctypes.Structure):
+    _fields_ = [("table_offset", c_uint64), ("file_offset", c_uint64), ("file_bytes", c_uint64), ("checkpoint", c_uint32),
+                ("reserved", c_uint32), ("stored_dtype", c_char_p), ("wanted_dtype", c_char_p), ("scale_offset", c_uint64)]
+
+
 class TableInfo(ctypes.Structure):
     _fields_ = [("size", c_uint32), ("id", c_uint32), ("kind", c_uint32), ("pages", c_uint32), ("address", c_void_p),
                 ("bytes", c_uint64), ("page_bytes", c_uint64)]
@@ -79,6 +84,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_tensor_at": (c_int32, [c_void_p, c_uint32, POINTER(TensorInfo)]),
     "pst_metadata_at": (c_int32, [c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_char_p)]),
     "pst_table_open": (c_int32, [c_void_p, POINTER(TableOptions), POINTER(c_void_p)]),
+    "pst_table_assemble": (c_int32, [c_void_p, POINTER(c_void_p), c_uint32, POINTER(ManifestEntry), c_uint64,
+                                     POINTER(TableOptions), POINTER(c_void_p)]),
     "pst_table_anonymous": (c_int32, [c_void_p, c_uint64, POINTER(TableOptions), POINTER(c_void_p)]),
     "pst_table_close": (None, [c_void_p]),
     "pst_table_describe": (c_int32, [c_void_p, POINTER(TableInfo)]),

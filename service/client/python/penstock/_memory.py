@@ -62,16 +62,23 @@ class OpenFile:
 
 
 class Table:
-    """Owns a pst_table of a checkpoint. Its pages are mapped so that copies of them can be written to."""
+    """Owns a pst_table of a checkpoint: its own layout, or one put together from `pieces`. Its pages are mapped so that
+    copies of them can be written to."""
 
-    def __init__(self, file: OpenFile, device: str | None) -> None:
+    def __init__(self, file: OpenFile, device: str | None,
+                 pieces: ctypes.Array[_library.ManifestEntry] | None = None) -> None:
         self.file = file
         self.connection = file.connection
         options = sized(_library.TableOptions)
         options.device = device.encode() if device is not None else None
         options.copy_on_write = 1
         self.handle = c_void_p()
-        self.connection.check(library.pst_table_open(file.handle, ctypes.byref(options), ctypes.byref(self.handle)))
+        if pieces is None:
+            status = library.pst_table_open(file.handle, ctypes.byref(options), ctypes.byref(self.handle))
+        else:
+            status = library.pst_table_assemble(self.connection.handle, ctypes.byref(file.handle), 1, pieces, len(pieces),
+                                                ctypes.byref(options), ctypes.byref(self.handle))
+        self.connection.check(status)
         at_end(self, library.pst_table_close, self.handle, file)
         info = sized(_library.TableInfo)
         self.connection.check(library.pst_table_describe(self.handle, ctypes.byref(info)))

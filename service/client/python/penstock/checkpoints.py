@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, overload
 
-from penstock._library import FOREVER, TensorInfo, library, nanoseconds, sized
+from penstock._library import FOREVER, ManifestEntry, TensorInfo, library, nanoseconds, sized
 from penstock._memory import Connection, OpenFile, Pin, Table
 from penstock.errors import InvalidArgumentError, NotFoundError, OffloadedError, TruncatedError
 from penstock.tensors import PinnedTensor, PinnedTensors, Tensor
@@ -22,7 +22,8 @@ class Checkpoint:
     mapping; use both in a `with`.
     """
 
-    def __init__(self, connection: Connection, descriptor: int, name: str, device: str | None) -> None:
+    def __init__(self, connection: Connection, descriptor: int, name: str, device: str | None,
+                 alignment: int = 1) -> None:
         self.name = name
         self._connection = connection
         self._file: OpenFile | None = OpenFile(connection, descriptor, name)
@@ -33,8 +34,13 @@ class Checkpoint:
         self.tensors: Mapping[str, Tensor] = MappingProxyType(
             {one.name: one for one in self._read_tensors(self._file, info.tensors)})
         self.metadata: Mapping[str, str] = MappingProxyType(dict(self._read_metadata(self._file, info.metadata)))
-        self._table: Table | None = Table(self._file, device)
-        self._places = {one: self._table.place_of(index) for index, one in enumerate(self.tensors)}
+        aligned = all(one.offset % alignment == 0 for one in self.tensors.values() if one.nbytes)
+        self._table: Table | None
+        if aligned:
+            self._table = Table(self._file, device)
+            self._places = {one: self._table.place_of(index) for index, one in enumerate(self.tensors)}
+        else:
+            self._table, self._places = _assembled(self._file, device, self.tensors.values(), alignment)
         # Last: from now on it is ours to close. For bytes that find no room on the device.
         self._descriptor = descriptor
 
@@ -152,3 +158,18 @@ class Checkpoint:
             self._connection.check(
                 library.pst_metadata_at(file.handle, index, ctypes.byref(key), ctypes.byref(value)))
             yield (key.value or b"").decode(), (value.value or b"").decode()
+
+
+def _assembled(file: OpenFile, device: str | None, tensors: Iterable[Tensor],
+               alignment: int) -> tuple[Table, dict[str, int]]:
+    """A table of the file's tensors in their order, each at a multiple of the alignment. Shared by all who ask for the
+    same one."""
+    places, pieces, end = {}, [], 0
+    for one in sorted(tensors, key=lambda tensor: tensor.offset):
+        start = -(-end // alignment) * alignment
+        places[one.name] = start
+        if one.nbytes:
+            dtype = one.dtype.encode()
+            pieces.append(ManifestEntry(start, one.offset, one.nbytes, 0, 0, dtype, dtype, FOREVER))
+        end = start + one.nbytes
+    return Table(file, device, (ManifestEntry * len(pieces))(*pieces)), places

@@ -75,12 +75,16 @@ class Service:
             found.append(Device(info.id.decode(), info.kind.decode(), info.page_bytes, info.capacity_bytes))
         return found
 
-    def open(self, source: Any) -> Checkpoint:
-        """Opens a checkpoint: a path, or a file object open for reading in binary. The caller's rights decide."""
+    def open(self, source: Any, alignment: int = 1) -> Checkpoint:
+        """Opens a checkpoint: a path, or a file object open for reading in binary. The caller's rights decide.
+
+        `alignment`: where tensors must start at multiples of it, in bytes, and don't in the file, pages are put together
+        so; they are shared with those who ask for the same alignment.
+        """
         connection = self._open()
         descriptor, name = _open_source(source)
         try:
-            checkpoint = Checkpoint(connection, descriptor, os.path.basename(name), self.device)
+            checkpoint = Checkpoint(connection, descriptor, os.path.basename(name), self.device, alignment)
         except BaseException:
             os.close(descriptor)
             raise
