@@ -104,6 +104,7 @@ class Ledger(Case):
         self.check(comfy)
         self.assertEqual(1, comfy.log().count("the service is away"))
         self.daemon.start()
+        self.assertTrue(daemon.wait_until(lambda: "devices" in self.daemon.ask("status")))
         comfy.free()
         self.check(comfy)
         self.assertTrue(any(one["pid"] == comfy.process.pid for one in self.daemon.ask("status")["clients"]))

@@ -51,6 +51,11 @@ class WithSeam(unittest.TestCase):
         before = set(vars(self))
         self.addCleanup(lambda: [delattr(self, name) for name in set(vars(self)) - before])
 
+    def restart(self) -> None:
+        """Until it answers: its log still says of the run before that it is ready."""
+        self.daemon.start()
+        self.assertTrue(daemon.wait_until(lambda: "devices" in self.daemon.ask("status")))
+
     def client(self) -> dict[str, object]:
         """What the service says of this process."""
         return next(one for one in self.daemon.ask("status")["clients"] if one["pid"] == os.getpid())

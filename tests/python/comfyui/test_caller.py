@@ -67,7 +67,7 @@ class Caller(WithSeam):
         other.load()
         other.forward()
         self.assertEqual(4, other.counts.offloaded)
-        self.daemon.start()
+        self.restart()
         self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
         third = model(4, 200 * KIB, seed=70)  # The next model.
         self.run_twice(third)
@@ -82,7 +82,7 @@ class Caller(WithSeam):
         one.forward()
         self.daemon.process.kill()
         self.daemon.process.wait()
-        self.daemon.start()
+        self.restart()
         # A page that isn't here makes the library connect again; all of them start anew then.
         other = one.vbar.alloc(MIB)
         self.assertTrue(daemon.wait_until(lambda: model_vbar.vbar_fault(other) is not None))
