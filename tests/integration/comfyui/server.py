@@ -30,12 +30,12 @@ def missing() -> str:
     return ""
 
 
-def workflow(seed: int = 7, lora: float = 1.0) -> dict[str, Any]:
+def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors") -> dict[str, Any]:
     def node(kind: str, **inputs: Any) -> dict[str, Any]:
         return {"class_type": kind, "inputs": inputs}
 
     return {
-        "model": node("UNETLoader", unet_name="flux.safetensors", weight_dtype="default"),
+        "model": node("UNETLoader", unet_name=model, weight_dtype="default"),
         "lora": node("LoraLoaderModelOnly", model=["model", 0], lora_name="lora.safetensors", strength_model=lora),
         "vae": node("VAELoader", vae_name="taesd.safetensors"),
         "text": node("TestConditioning", seed=1),

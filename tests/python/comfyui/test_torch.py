@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from comfyui.seam import MIB, PAGE, WithSeam, daemon
+from penstock_comfyui.link import link
 from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
 
 try:
@@ -158,6 +159,10 @@ class Reads(WithSeam):
     def test_without_a_service_comfyui_reads(self) -> None:
         self.assertEqual(0, self.daemon.stop())
         self.load()
+        self.assertEqual(1, len(self.plain))
+        self.restart()
+        self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
+        self.assertEqual({"w"}, set(self.load()))
         self.assertEqual(1, len(self.plain))
 
 
