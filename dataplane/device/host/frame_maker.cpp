@@ -53,7 +53,9 @@ void FrameMaker::want(std::uint64_t tag) {
     } else {
       ++stats_.waited_total;
       waiting_.push_back(tag);
-      target_ = std::min<std::uint64_t>(std::max<std::size_t>(target_, 1) * 2, capacity_);
+      if (!std::exchange(grown_, true)) {
+        target_ = std::min<std::uint64_t>(std::max<std::size_t>(target_, 1) * 2, capacity_);
+      }
     }
   }
   work_.notify_one();
@@ -126,6 +128,7 @@ bool FrameMaker::bury_one(Lock& lock) {
 }
 
 bool FrameMaker::make_ahead(Lock& lock) {
+  if (ready_.size() >= target_) grown_ = false;
   if (ready_.size() >= target_ || in_existence() >= capacity_ || ahead_refused_) return false;
   stats_.in_the_making = 1;
   // Idle frames take at most half of what is left: somebody else in the cgroup may need it more.

@@ -83,7 +83,8 @@ class FrameMaker {
   std::vector<HostFrame> ready_;
   std::vector<HostFrame> dying_;
   std::deque<FrameAnswer> answers_;  // Bounded by what the caller has asked and not taken.
-  std::size_t target_;               // Of ready_.
+  std::size_t target_;               // Of ready_; doubled when it runs dry,
+  bool grown_ = false;               // once until it is full again: a burst says no more than one request.
   bool ahead_refused_ = false;       // Making ahead failed; tried again once something changed.
   bool stopping_ = false;
 
