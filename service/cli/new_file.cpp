@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,6 +27,8 @@ bool is_there(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0;
 }
+
+std::string partial_name(const std::string& path) { return fmt::format("{}.{}.partial", path, ::getpid()); }
 
 }  // namespace
 
@@ -53,13 +56,22 @@ Failure NewFile::failed(const char* operation, int native) const {
 
 Outcome<NewFile> NewFile::create(const std::string& path, Existing existing) {
   if (existing == Existing::kept && is_there(path)) return already_there(path);
-  std::string partial = fmt::format("{}.{}.partial", path, ::getpid());
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  UniqueFd nameless(::open(folder.empty() ? "." : folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  if (nameless) return NewFile(path, {}, existing, std::move(nameless));
+  std::string partial = partial_name(path);
   UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
   const int native = errno;
   const bool is_open = static_cast<bool>(fd);
   NewFile file(path, is_open ? std::move(partial) : std::string(), existing, std::move(fd));
   if (!is_open) return tl::unexpected(file.failed("open", native));
   return file;
+}
+
+// A file without a name gets one; 0 or an errno.
+int NewFile::name(const std::string& as) {
+  const std::string self = fmt::format("/proc/self/fd/{}", fd_.get());
+  return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, as.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
 Outcome<void> NewFile::reserve(std::uint64_t bytes) {
@@ -91,6 +103,16 @@ Outcome<void> NewFile::write(std::span<const std::byte> bytes) {
 
 Outcome<void> NewFile::publish() {
   if (::fsync(fd_.get()) != 0) return tl::unexpected(failed("fsync", errno));
+  if (partial_.empty()) {
+    const int native = name(path_);
+    if (native == 0) return {};
+    if (native != EEXIST) return tl::unexpected(failed("linkat", native));
+    if (existing_ == Existing::kept) return already_there(path_);
+    // What is there is replaced in one step, which takes a name to rename.
+    std::string partial = partial_name(path_);
+    if (const int refused = name(partial); refused != 0) return tl::unexpected(failed("linkat", refused));
+    partial_ = std::move(partial);
+  }
   const unsigned flags = existing_ == Existing::kept ? RENAME_NOREPLACE : 0;
   if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
     const int native = errno;

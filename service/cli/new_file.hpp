@@ -14,7 +14,8 @@ namespace penstock {
 
 enum class Existing : std::uint8_t { kept, replaced };
 
-// Written under another name in the same folder, and renamed by publish(). Without that nothing remains of it.
+// Written without a name, which publish() gives: nothing remains of it otherwise, not even after a SIGKILL. Where the
+// filesystem has no such files it is written under another name in the same folder, and removed by the destructor.
 class NewFile {
  public:
   // Refuses (invalid_argument) where `path` exists and is to be kept.
@@ -34,10 +35,11 @@ class NewFile {
 
  private:
   NewFile(std::string path, std::string partial, Existing existing, UniqueFd fd);
+  int name(const std::string& as);
   Failure failed(const char* operation, int native) const;
 
   std::string path_;
-  std::string partial_;  // Empty once there is nothing to remove.
+  std::string partial_;  // Empty while it has no name, and once there is nothing to remove.
   Existing existing_;
   UniqueFd fd_;
 };

@@ -2,11 +2,16 @@
 #include "service/cli/new_file.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "dataplane/base/unique_fd.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace penstock {
@@ -40,8 +45,23 @@ TEST(NewFile, LeavesNothingWhenAbandoned) {
   {
     auto file = NewFile::create(folder / "a", Existing::kept);
     ASSERT_TRUE(file->reserve(4096));
-    EXPECT_EQ(entries(folder), 1u);
   }
+  EXPECT_EQ(entries(folder), 0u);
+}
+
+TEST(NewFile, LeavesNothingWhenItsWriterIsKilled) {
+  const test::TemporaryFolder folder;
+  const UniqueFd nameless(::open(folder.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  if (!nameless) GTEST_SKIP() << "requires a filesystem with O_TMPFILE at " << folder.path();
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    auto file = NewFile::create(folder / "a", Existing::kept);
+    if (file && file->write(bytes_of("half"))) ::kill(::getpid(), SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   EXPECT_EQ(entries(folder), 0u);
 }
 
