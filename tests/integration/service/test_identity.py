@@ -94,6 +94,32 @@ class CaseG05(unittest.TestCase):
                 data = b"".join(checkpoint.read(f"t{index}") for index in range(8))
                 self.assertTrue(self.file.read_bytes().endswith(data))
 
+    @unittest.skipIf(daemon.SANITIZED, daemon.NO_PACKAGE)
+    def test_a_reflink_copy_is_another_checkpoint(self) -> None:
+        # It shares blocks on the disk, not the file: either may be written later without the other.
+        image = self.daemon.folder / "image"
+        with open(image, "wb") as disk:
+            disk.truncate(256 * daemon.MIB)
+        if not shutil.which("mkfs.btrfs"):
+            self.skipTest("requires mkfs.btrfs (btrfs-progs)")
+        subprocess.run(["mkfs.btrfs", "-q", image], check=True, capture_output=True)
+        with self.mounted("-o", "loop", str(image)) as folder:
+            original, copy = folder / "m.safetensors", folder / "copy.safetensors"
+            daemon.write_checkpoint(original)
+            subprocess.run(["cp", "--reflink=always", original, copy], check=True)
+            self.assertNotEqual(self.load(original), self.load(copy))
+            self.assertEqual(2, self.daemon.ask("status")["parses"])
+            content = original.read_bytes()
+            with open(copy, "r+b") as target:
+                target.seek(-4 * daemon.MIB, os.SEEK_END)
+                target.write(bytes(4 * daemon.MIB))
+            with penstock.connect(socket=str(self.daemon.socket)) as service:
+                for path in (original, copy):
+                    checkpoint = service.open(path)
+                    data = b"".join(checkpoint.read(f"t{index}") for index in range(8))
+                    self.assertTrue(path.read_bytes().endswith(data), path)
+            self.assertEqual(content, original.read_bytes())
+
     def test_a_copy_is_another_checkpoint(self) -> None:
         copy = self.daemon.folder / "copy.safetensors"
         shutil.copyfile(self.file, copy)
