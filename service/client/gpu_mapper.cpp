@@ -58,7 +58,8 @@ GpuMapper::~GpuMapper() {
     }
     page.marks.clear();
   }
-  for (const EventHandle event : spare_) static_cast<void>(gpu_.streams->destroy_event(event));
+  for (const EventHandle event : spare_)
+    static_cast<void>(insist([&] { return gpu_.streams->destroy_event(event); }));
   for (std::uint32_t first = 0; first < pages; ++first) {
     if (!pages_[first].mapped) continue;
     std::uint32_t end = first;

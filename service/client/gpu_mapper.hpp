@@ -44,6 +44,7 @@ class GpuMapper final : public PageMapper {
   bool quiet(std::uint32_t page) override;
   void forget_work() override;
   Result<> settle_thread() override;
+  Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) override;
 
   // Frames of a GPU have no copies.
   Result<> make_writable(std::uint32_t) override { return Error{Errc::unsupported, 0, "copy-on-write"}; }

@@ -27,7 +27,7 @@ DriverCode GpuMapper::record(Mark& mark) {
       mark.event = event;
       return code;
     }
-    static_cast<void>(gpu_.streams->destroy_event(event));
+    static_cast<void>(insist([&] { return gpu_.streams->destroy_event(event); }));
   }
   EventHandle event{};
   DriverCode code = gpu_.streams->make_event(event);
@@ -36,7 +36,7 @@ DriverCode GpuMapper::record(Mark& mark) {
   if (code.ok())
     mark.event = event;
   else
-    static_cast<void>(gpu_.streams->destroy_event(event));
+    static_cast<void>(insist([&] { return gpu_.streams->destroy_event(event); }));
   return code;
 }
 
@@ -82,6 +82,17 @@ void GpuMapper::forget_work() {
   const std::lock_guard lock(work_);
   capturing_ = false;
   for (Page& page : pages_) page.marks.clear();
+}
+
+Result<> GpuMapper::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) {
+  const StreamHandle on{reinterpret_cast<std::uintptr_t>(stream)};
+  bool capturing = false;
+  if (const DriverCode code = gpu_.streams->is_capturing(on, capturing); !code.ok()) return to_error(code);
+  // It would become part of the graph, and the wait would spoil the capture.
+  if (capturing) return Error{Errc::busy, 0, "the stream captures"};
+  const DriverCode code = gpu_.streams->copy_out(to, base_ + offset, bytes, on);
+  if (code.ok()) return {};
+  return to_error(code);
 }
 
 Result<> GpuMapper::settle_thread() {

@@ -2,6 +2,7 @@
 #include "service/client/host_mapper.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "service/client/status.hpp"
 
@@ -28,6 +29,12 @@ Failure HostMapper::refusal(const Error& error) const {
 }
 
 Result<> HostMapper::remove(std::uint32_t page) { return range_.unplace(at(page), page_bytes_); }
+
+Result<> HostMapper::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) {
+  TRY(note_work({}, stream));
+  std::memcpy(to, range_.data() + offset, bytes);
+  return {};
+}
 
 Result<> HostMapper::make_writable(std::uint32_t page) {
   return range_.protect(at(page), page_bytes_, Access::read_write);

@@ -32,6 +32,8 @@ class HostMapper final : public PageMapper {
   void forget_work() override {}
   Result<> settle_thread() override { return {}; }
 
+  Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) override;
+
   Result<> make_writable(std::uint32_t page) override;
   Result<> drop_copies(std::uint32_t page) override;
 

@@ -50,6 +50,11 @@ class PageMapper {
   // Waits for the calling thread's work, without the device's lock: frames will be replaced under its own pins.
   virtual Result<> settle_thread() = 0;
 
+  // ---- looking ----
+  // Copies bytes of the range to host memory, behind what is queued on `stream`. Any thread, without the device's lock.
+  // REQUIRES: the pages are pinned.
+  virtual Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) = 0;
+
   // ---- copy-on-write ----
   virtual Result<> make_writable(std::uint32_t page) = 0;
   virtual Result<> drop_copies(std::uint32_t page) = 0;

@@ -14,10 +14,11 @@ namespace {
 
 Failure no_driver(GpuVendor vendor, const std::string& id, const VendorReport& report) {
   if (report.state == VendorState::absent) {
-    return {FailureKind::unsupported,
-            fmt::format("{} is a GPU, and this process has not loaded the driver for it ({})", id,
-                        vendor == GpuVendor::cuda ? "libcuda.so.1" : "libamdhip64.so"),
-            "use the GPU first, as torch does by torch.cuda.init(), or open the table on another device"};
+    return {
+        FailureKind::unsupported,
+        fmt::format("{} is a GPU, and this process has not loaded the driver for it ({})", id,
+                    vendor == GpuVendor::cuda ? "libcuda.so.1" : "libamdhip64.so"),
+        "use the GPU first, as torch.cuda.init() or pst_use_device do, or open the table on another device"};
   }
   return {FailureKind::unsupported,
           fmt::format("the {} driver of this process can't be used: {}{}{}", gpu_vendor_name(vendor),

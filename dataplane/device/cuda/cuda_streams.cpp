@@ -19,6 +19,8 @@ struct StreamTable {
   CudaEventSynchronize event_synchronize = nullptr;
   CudaStreamIsCapturing stream_is_capturing = nullptr;
   CudaContextSynchronize context_synchronize = nullptr;
+  CudaMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
+  CudaStreamSynchronize stream_synchronize = nullptr;
 };
 
 CudaEvent native(EventHandle event) {
@@ -62,6 +64,11 @@ class CudaStreams final : public ProgramStreams {
     if (code.ok()) capturing = status != 0;
     return code;
   }
+  DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) override {
+    const DriverCode code{table_.memcpy_dtoh_async(to, static_cast<CudaAddress>(from), bytes, native(stream)),
+                          "cuMemcpyDtoHAsync"};
+    return code.ok() ? DriverCode{table_.stream_synchronize(native(stream)), "cuStreamSynchronize"} : code;
+  }
   DriverCode synchronize() override { return {table_.context_synchronize(), "cuCtxSynchronize"}; }
 
   // Memory calls name their device.
@@ -91,6 +98,8 @@ Result<std::unique_ptr<ProgramStreams>> open_cuda_streams() {
   find(table.event_synchronize, "cuEventSynchronize");
   find(table.stream_is_capturing, "cuStreamIsCapturing");
   find(table.context_synchronize, "cuCtxSynchronize");
+  find(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
+  find(table.stream_synchronize, "cuStreamSynchronize");
   if (missing != nullptr) return Error{Errc::unsupported, 0, missing};
   return std::unique_ptr<ProgramStreams>(std::make_unique<CudaStreams>(table));
 }

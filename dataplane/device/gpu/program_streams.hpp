@@ -23,6 +23,8 @@ class ProgramStreams {
   virtual DriverCode query_event(EventHandle event) = 0;
   virtual DriverCode wait_event(EventHandle event) = 0;
   virtual DriverCode is_capturing(StreamHandle stream, bool& capturing) = 0;
+  // Queues a copy to host memory behind the stream's work, and waits for both.
+  virtual DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) = 0;
   // Waits for everything that was queued in the calling thread's context. For work of that thread's program alone.
   virtual DriverCode synchronize() = 0;
 

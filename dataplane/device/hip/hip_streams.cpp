@@ -19,6 +19,8 @@ struct StreamTable {
   HipEventSynchronize event_synchronize = nullptr;
   HipStreamIsCapturing stream_is_capturing = nullptr;
   HipDeviceSynchronize device_synchronize = nullptr;
+  HipMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
+  HipStreamSynchronize stream_synchronize = nullptr;
   HipGetDevice get_device = nullptr;
   HipSetDevice set_device = nullptr;
 };
@@ -62,6 +64,11 @@ class HipStreams final : public ProgramStreams {
     if (code.ok()) capturing = status != 0;
     return code;
   }
+  DriverCode copy_out(void* to, DeviceAddress from, std::uint64_t bytes, StreamHandle stream) override {
+    void* const source = reinterpret_cast<void*>(static_cast<std::uintptr_t>(from));
+    const DriverCode code{table_.memcpy_dtoh_async(to, source, bytes, native(stream)), "hipMemcpyDtoHAsync"};
+    return code.ok() ? DriverCode{table_.stream_synchronize(native(stream)), "hipStreamSynchronize"} : code;
+  }
   DriverCode synchronize() override { return {table_.device_synchronize(), "hipDeviceSynchronize"}; }
 
   int current_device() override {
@@ -98,6 +105,8 @@ Result<std::unique_ptr<ProgramStreams>> open_hip_streams() {
   find(table.event_synchronize, "hipEventSynchronize");
   find(table.stream_is_capturing, "hipStreamIsCapturing");
   find(table.device_synchronize, "hipDeviceSynchronize");
+  find(table.memcpy_dtoh_async, "hipMemcpyDtoHAsync");
+  find(table.stream_synchronize, "hipStreamSynchronize");
   find(table.get_device, "hipGetDevice");
   find(table.set_device, "hipSetDevice");
   if (missing != nullptr) return Error{Errc::unsupported, 0, missing};

@@ -8,6 +8,7 @@
 #include "dataplane/base/quote.hpp"
 #include "service/client/api/handles.hpp"
 #include "service/client/greeting.hpp"
+#include "service/client/program_context.hpp"
 
 namespace penstock {
 
@@ -121,6 +122,16 @@ pst_status pst_device_at(const pst_client* client, uint32_t index, pst_device* d
   out.capacity_bytes = found.capacity_bytes;
   out.tensor_alignment = found.tensor_alignment;
   return copy_out(out, device) ? PST_DONE : report_invalid(client, "a struct without its size");
+}
+
+pst_status pst_use_device(pst_client* client, const char* device) {
+  if (const pst_status status = check_handle(client); status != PST_DONE) return status;
+  const auto found = client->client->device(device);
+  if (!found) return report(client, found.error());
+  if (found->facts.kind == wire::DeviceKind::host) return PST_DONE;
+  const GpuVendor vendor = found->facts.kind == wire::DeviceKind::cuda ? GpuVendor::cuda : GpuVendor::hip;
+  const auto entered = enter_program_context(vendor, found->facts.id);
+  return entered ? PST_DONE : report(client, entered.error());
 }
 
 pst_status pst_query(pst_client* client, const char* what, const char* arguments_json, char** json) {

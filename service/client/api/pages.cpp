@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "dataplane/device/gpu/driver_code.hpp"
 #include "service/client/api/handles.hpp"
 
 namespace penstock {
@@ -28,6 +29,17 @@ pst_status not_noted(const pst_table* table, const Error& error) {
               fmt::format("the stream's work can't be waited for, the pages stay pinned: {} answered {}",
                           error.operation, error.native),
               "is the stream one of this GPU and of the context that is current?"});
+}
+
+pst_status not_copied(const pst_table* table, const Error& error) {
+  if (error.code == Errc::invalid && error.native == 0) return report_invalid(table->owner, error.operation);
+  if (error.code == Errc::busy && error.native == 0)
+    return report(table->owner, Failure{FailureKind::busy, error.operation, "copy after the capture"});
+  return report(table->owner,
+                Failure{FailureKind::device_unhealthy,
+                        fmt::format("the bytes can't be copied: {} answered {} ({})", error.operation,
+                                    driver_code_name(error.native), error.native),
+                        "is a context of this GPU current in this thread? pst_use_device makes one so"});
 }
 
 // Pages that are not mapped here, or can't be pinned once more.
@@ -92,6 +104,25 @@ pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* s
       return not_noted(handle, noted.error());
   }
   return table.paging().unpin(table, *span) ? PST_DONE : not_pinned(handle);
+}
+
+pst_status pst_copy_out(pst_table* handle, uint64_t offset, uint64_t bytes, void* to, void* stream) {
+  if (handle == nullptr || (to == nullptr && bytes > 0))
+    return report_invalid(owner_of(handle), "a null pointer");
+  PageSpan span;
+  if (const pst_status status = check_range(handle, offset, bytes, span);
+      status != PST_DONE || span.count == 0)
+    return status;
+  Table& table = *handle->table;
+  // With pins of its own, so that a caller without any gets an answer instead of a fault.
+  const Table::PinAttempt attempt = table.pin(span);
+  if (attempt.outcome != PinOutcome::done) {
+    (void)table.paging().unpin(table, {span.first, attempt.pinned});
+    if (table.paging().pin_settled(table, span) != PinOutcome::done) return not_pinned(handle);
+  }
+  const auto copied = table.mapper().copy_out(offset, bytes, to, stream);
+  (void)table.paging().unpin(table, span);
+  return copied ? PST_DONE : not_copied(handle, copied.error());
 }
 
 pst_status pst_prefetch(pst_table* table, uint64_t offset, uint64_t bytes, int wait, uint64_t timeout_ns) {

@@ -160,6 +160,11 @@ typedef struct {
 PST_API pst_status pst_device_count(const pst_client* client, uint32_t* count);
 PST_API pst_status pst_device_at(const pst_client* client, uint32_t index, pst_device* device);
 
+/* For programs that use no framework of the GPU's vendor, which does the same: loads the driver if need be, and makes the
+ * device's primary context current on the calling thread. It costs device memory and lives as long as the process. device
+ * NULL: the first. Host memory needs nothing, and this does nothing there. PST_UNSUPPORTED: no driver, or a hidden GPU. */
+PST_API pst_status pst_use_device(pst_client* client, const char* device);
+
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
 
 /* Opens the file in this process (your rights, your mount namespace) and hands two descriptions over. */
@@ -248,6 +253,9 @@ PST_API pst_status pst_fault(pst_table* table, uint64_t offset, uint64_t bytes, 
  * one of host memory. On a stream that captures nothing is noted, as nothing runs: pin the pages while the graph does. A
  * stray unpin answers PST_UNPINNED and changes nothing. */
 PST_API pst_status pst_unpin(pst_table* table, uint64_t offset, uint64_t bytes, void* stream);
+/* Copies pinned bytes to host memory, whatever the device; returns when they are there. On a GPU behind what `stream` has
+ * queued, in the calling thread's context; PST_BUSY while that captures. PST_UNPINNED: a page is not mapped here. */
+PST_API pst_status pst_copy_out(pst_table* table, uint64_t offset, uint64_t bytes, void* to, void* stream);
 /* Starts bringing pages in without mapping or pinning them; wait != 0: returns when they are resident (or not to be). */
 PST_API pst_status pst_prefetch(pst_table* table, uint64_t offset, uint64_t bytes, int wait,
                                 uint64_t timeout_ns);
@@ -287,7 +295,8 @@ PST_API pst_status pst_run_revokes(pst_client* client);
 PST_API pst_status pst_idle(pst_client* client, int idle);
 
 /* Gives memory back: own private pages at once, shared ones only where this process is the last mapper, least valuable
- * first. *freed = bytes really returned to the device within the timeout; less than asked is no failure. */
+ * first; on a GPU those alone whose work has ended. *freed = bytes really returned to the device within the timeout; less
+ * than asked is no failure. */
 PST_API pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint64_t timeout_ns,
                             uint64_t* freed);
 /* The same for one table, from its end: pinned pages stay, and pages that others have mapped are not counted. */

@@ -4,6 +4,7 @@
  * all that could be pinned are equal; `offloaded` counts those that there was no room for.
  *
  * usage: verify_checkpoint [--socket PATH] [--rounds N] [--hold] FILE
+ * On a GPU it compares copies that it asks the library for; in host memory it looks at the pages themselves.
  *   --rounds N  go through all tensors N times (0: until standard input ends)
  *   --hold      then keep the first tensors pinned, say "holding" on a line, and wait for the end of standard input
  */
@@ -31,6 +32,9 @@ struct run {
   pst_table* table;
   const struct sum* sums;
   size_t sum_count;
+  int on_gpu;
+  unsigned char* copy; /* of a tensor that lies on a GPU */
+  uint64_t copy_room;
   uint64_t compared, different, offloaded, bytes;
 };
 
@@ -75,6 +79,20 @@ static void sha256_hex(const unsigned char* bytes, uint64_t size, char hex[65]) 
   for (unsigned int i = 0; i < length; ++i) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
+/* The bytes of a pinned tensor, where the processor can read them. */
+static const unsigned char* look_at(struct run* run, const pst_table_info* info, uint64_t offset, uint64_t bytes) {
+  if (!run->on_gpu) return (const unsigned char*)info->address + offset;
+  if (bytes > run->copy_room) {
+    free(run->copy);
+    run->copy = malloc((size_t)bytes);
+    run->copy_room = bytes;
+    if (run->copy == NULL) exit(1);
+  }
+  pst_status status = pst_copy_out(run->table, offset, bytes, run->copy, NULL);
+  if (status != PST_DONE) give_up(run->client, "copy", status);
+  return run->copy;
+}
+
 static void compare_tensor(struct run* run, const pst_table_info* info, uint32_t index) {
   pst_tensor tensor = {.size = sizeof tensor};
   uint64_t offset = 0, bytes = 0;
@@ -93,7 +111,7 @@ static void compare_tensor(struct run* run, const pst_table_info* info, uint32_t
   }
   if (status != PST_DONE) give_up(run->client, tensor.name, status);
   char hex[65];
-  sha256_hex((const unsigned char*)info->address + offset, bytes, hex);
+  sha256_hex(look_at(run, info, offset, bytes), bytes, hex);
   ++run->compared;
   run->bytes += bytes;
   if (strcmp(hex, want->hex) != 0) {
@@ -111,6 +129,8 @@ static void hold(struct run* run) {
     if (status == PST_DONE) status = pst_fault(run->table, offset, bytes, PST_FOREVER);
     if (status != PST_DONE) give_up(run->client, "hold", status);
   }
+  /* All copies have ended: pages without a pin may leave while this thread does nothing. */
+  pst_idle(run->client, 1);
   printf("holding\n");
   fflush(stdout);
   while (getchar() != EOF) {
@@ -145,6 +165,11 @@ int main(int count, char** words) {
   run.sums = read_sums(file, &run.sum_count);
   pst_status status = pst_connect(&options, &run.client);
   if (status != PST_DONE) give_up(NULL, "connect", status);
+  pst_device device = {.size = sizeof device};
+  status = pst_device_at(run.client, 0, &device);
+  if (status == PST_DONE) status = pst_use_device(run.client, NULL);
+  if (status != PST_DONE) give_up(run.client, "device", status);
+  run.on_gpu = strcmp(device.kind, "host") != 0;
   status = pst_open(run.client, file, &run.checkpoint);
   if (status != PST_DONE) give_up(run.client, file, status);
   status = pst_table_open(run.checkpoint, NULL, &run.table);
@@ -162,9 +187,9 @@ int main(int count, char** words) {
   }
   clock_gettime(CLOCK_MONOTONIC, &end);
   if (holds) hold(&run);
-  printf("{\"tensors\":%" PRIu32 ",\"compared\":%" PRIu64 ",\"different\":%" PRIu64 ",\"offloaded\":%" PRIu64
+  printf("{\"device\":\"%s\",\"tensors\":%" PRIu32 ",\"compared\":%" PRIu64 ",\"different\":%" PRIu64 ",\"offloaded\":%" PRIu64
          ",\"bytes\":%" PRIu64 ",\"seconds\":%.3f}\n",
-         checkpoint.tensors, run.compared, run.different, run.offloaded, run.bytes,
+         device.id, checkpoint.tensors, run.compared, run.different, run.offloaded, run.bytes,
          (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
   fflush(stdout);
   pst_disconnect(run.client);

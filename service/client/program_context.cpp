@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/client/program_context.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dataplane/device/gpu/vendor.hpp"
+
+namespace penstock {
+namespace {
+
+struct Contexts {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<DriverContext>> by_id;
+};
+
+Outcome<std::unique_ptr<DriverContext>> open_context(GpuVendor vendor, const std::string& id) {
+  const OpenedVendor opened = open_vendor(vendor, DriverLoading::load);
+  const auto gpu = std::find_if(opened.gpus.begin(), opened.gpus.end(),
+                                [&](const auto& one) { return one->description().identity.id == id; });
+  if (gpu == opened.gpus.end()) {
+    const VendorReport& report = opened.report;
+    return fail(FailureKind::unsupported,
+                opened.gpus.empty() ? fmt::format("the {} driver: {}{}{}", gpu_vendor_name(vendor),
+                                                  vendor_state_name(report.state),
+                                                  report.detail.empty() ? "" : ": ", report.detail)
+                                    : fmt::format("this process does not see the GPU {}", id),
+                opened.gpus.empty() ? report.remedy
+                                    : "CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or its container hide it");
+  }
+  std::unique_ptr<DriverContext> context;
+  const DriverCode code = (*gpu)->open_context(context);
+  if (code.ok()) return context;
+  const bool short_of_memory = classify(code) == DriverClass::pressure;
+  return fail(short_of_memory ? FailureKind::exhausted : FailureKind::device_unhealthy,
+              fmt::format("no context on {}: {} answered {} ({})", id, code.call,
+                          driver_code_name(code.native), code.native));
+}
+
+}  // namespace
+
+Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
+  // Never destroyed: at the process's end the driver may be gone before it.
+  static Contexts& contexts = *std::make_unique<Contexts>().release();
+  const std::lock_guard lock(contexts.mutex);
+  auto found = contexts.by_id.find(id);
+  if (found == contexts.by_id.end()) {
+    auto opened = open_context(vendor, id);
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    found = contexts.by_id.emplace(id, std::move(*opened)).first;
+  }
+  const DriverCode code = found->second->enter();
+  if (code.ok()) return {};
+  return fail(FailureKind::device_unhealthy,
+              fmt::format("the context of {} can't be used: {} answered {} ({})", id, code.call,
+                          driver_code_name(code.native), code.native));
+}
+
+}  // namespace penstock
