@@ -63,6 +63,11 @@ def numpy_dtype(name: str) -> numpy.dtype[Any] | None:
     return None if scalar is None else numpy.dtype(scalar)
 
 
+def typestr(numpy_name: str) -> str:
+    """As the array interfaces spell it."""
+    return {"?": "|b1", "u1": "|u1", "i1": "|i1"}.get(numpy_name, numpy_name)
+
+
 def raw_numpy_dtype(name: str) -> numpy.dtype[Any]:
     """Bytes that say what they are: the name is in the dtype's metadata."""
     import numpy

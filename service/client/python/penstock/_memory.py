@@ -12,7 +12,7 @@ import ctypes
 import os
 import time
 import weakref
-from ctypes import c_uint64, c_void_p
+from ctypes import c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from penstock import _library
@@ -38,6 +38,18 @@ class Connection:
     def check(self, status: int) -> None:
         check(status, self.handle)
 
+    def devices(self) -> list[_library.DeviceInfo]:
+        count = c_uint32()
+        self.check(library.pst_device_count(self.handle, ctypes.byref(count)))
+        found = [sized(_library.DeviceInfo) for _ in range(count.value)]
+        for index, info in enumerate(found):
+            self.check(library.pst_device_at(self.handle, index, ctypes.byref(info)))
+        return found
+
+    def kind_of(self, device: str | None) -> str:
+        """Of a device, or of the first one: "host", "cuda", "hip"."""
+        return next((one.kind.decode() for one in self.devices() if device in (None, one.id.decode())), "host")
+
     def check_process(self) -> None:
         """Raises in a child made by fork, also where the library would not be asked."""
         if os.getpid() != self.process:
@@ -62,8 +74,8 @@ class OpenFile:
 
 
 class Table:
-    """Owns a pst_table of a checkpoint: its own layout, or one put together from `pieces`. Its pages are mapped so that
-    copies of them can be written to."""
+    """Owns a pst_table of a checkpoint: its own layout, or one put together from `pieces`. Pages in host memory are mapped
+    so that copies of them can be written to."""
 
     def __init__(self, file: OpenFile, device: str | None,
                  pieces: ctypes.Array[_library.ManifestEntry] | None = None) -> None:
@@ -71,7 +83,8 @@ class Table:
         self.connection = file.connection
         options = sized(_library.TableOptions)
         options.device = device.encode() if device is not None else None
-        options.copy_on_write = 1
+        self.on_gpu = self.connection.kind_of(device) != "host"
+        options.copy_on_write = int(not self.on_gpu)
         self.handle = c_void_p()
         if pieces is None:
             status = library.pst_table_open(file.handle, ctypes.byref(options), ctypes.byref(self.handle))
@@ -105,7 +118,8 @@ class Pin:
         _fault(table, offset, nbytes, nanoseconds(timeout))
         self.table = table
         self.exports = 0
-        at_end(self, library.pst_unpin, table.handle, offset, nbytes, None, table)
+        self.stream = c_void_p()  # The device queue that may still read when the pin ends; None: the default one.
+        at_end(self, library.pst_unpin, table.handle, offset, nbytes, self.stream, table)
 
     def export(self, offset: int, nbytes: int, writable: bool = False) -> ctypes.Array[ctypes.c_ubyte]:
         """Part of the range, as an object that exports its memory and keeps it pinned. What is written to it, where that
@@ -113,9 +127,22 @@ class Pin:
         keeper = _Writable(self, offset, nbytes) if writable and nbytes > 0 else self
         memory = (ctypes.c_ubyte * nbytes).from_address(self.table.address + offset)
         memory.keeper = keeper  # type: ignore[attr-defined]
-        self.exports += 1
-        weakref.finalize(memory, self._export_ended).atexit = False
+        self.count(memory)
         return memory
+
+    def count(self, view: object) -> None:
+        """An object that refers to this pin is one more view of it."""
+        self.exports += 1
+        weakref.finalize(view, self._export_ended).atexit = False
+
+    def copy_out(self, offset: int, nbytes: int) -> bytes:
+        """Part of the range, in host memory."""
+        copy = bytearray(nbytes)
+        if nbytes > 0:
+            into = (ctypes.c_ubyte * nbytes).from_buffer(copy)
+            table = self.table
+            table.connection.check(library.pst_copy_out(table.handle, offset, nbytes, into, self.stream))
+        return bytes(copy)
 
     def _export_ended(self) -> None:
         self.exports -= 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,8 @@ from typing import Any, overload
 
 from penstock._library import FOREVER, ManifestEntry, TensorInfo, library, nanoseconds, sized
 from penstock._memory import Connection, OpenFile, Pin, Table
-from penstock.errors import InvalidArgumentError, NotFoundError, OffloadedError, TruncatedError
+from penstock.errors import (
+    DeviceUnhealthyError, InvalidArgumentError, NotFoundError, OffloadedError, TruncatedError, UnsupportedError)
 from penstock.tensors import PinnedTensor, PinnedTensors, Tensor
 
 
@@ -34,13 +36,13 @@ class Checkpoint:
         self.tensors: Mapping[str, Tensor] = MappingProxyType(
             {one.name: one for one in self._read_tensors(self._file, info.tensors)})
         self.metadata: Mapping[str, str] = MappingProxyType(dict(self._read_metadata(self._file, info.metadata)))
-        aligned = all(one.offset % alignment == 0 for one in self.tensors.values() if one.nbytes)
-        self._table: Table | None
-        if aligned:
-            self._table = Table(self._file, device)
-            self._places = {one: self._table.place_of(index) for index, one in enumerate(self.tensors)}
-        else:
-            self._table, self._places = _assembled(self._file, device, self.tensors.values(), alignment)
+        self._device = device
+        self._alignment = alignment
+        self._table: Table | None = None
+        self._places: dict[str, int] = {}
+        # A process that has not begun to use the GPU may still look at the file.
+        with contextlib.suppress(UnsupportedError):
+            self._open_table()
         # Last: from now on it is ours to close. For bytes that find no room on the device.
         self._descriptor = descriptor
 
@@ -68,8 +70,8 @@ class Checkpoint:
         tensor = self._named(name)
         try:
             with self.pin(name) as pinned:
-                return bytes(pinned.memory)
-        except OffloadedError:
+                return pinned.tobytes()
+        except (OffloadedError, UnsupportedError, DeviceUnhealthyError):
             return self._stream(tensor)
 
     def prefetch(self, wait: bool = False, timeout: float | None = None) -> None:
@@ -126,9 +128,21 @@ class Checkpoint:
         return self._file
 
     def _open_table(self) -> Table:
-        self._open_file()
-        assert self._table is not None
+        file = self._open_file()
+        if self._table is None:  # Twice at once: both are the same table.
+            tensors = self.tensors.values()
+            if all(one.offset % self._alignment == 0 for one in tensors if one.nbytes):
+                table = Table(file, self._device)
+                self._places = {one: table.place_of(index) for index, one in enumerate(self.tensors)}
+            else:
+                table, self._places = _assembled(file, self._device, tensors, self._alignment)
+            self._table = table
         return self._table
+
+    @property
+    def on_gpu(self) -> bool:
+        """Its pages lie in the memory of a GPU."""
+        return self._connection.kind_of(self._device) != "host"
 
     def _named(self, name: str) -> Tensor:
         self._open_file()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from penstock import _views
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError
 from penstock.services import Service, connect
@@ -19,6 +20,15 @@ def shown(pinned: PinnedTensor, framework: str) -> Any:
     found = pinned.torch() if framework == "torch" else pinned.numpy()
     pinned.release()  # The view keeps the pages now.
     return found
+
+
+def copied(checkpoint: Checkpoint, name: str, framework: str) -> Any:
+    """A tensor of the framework's own in host memory."""
+    tensor = checkpoint.tensors[name]
+    data = bytearray(checkpoint.read(name))
+    if framework == "torch":
+        return _views.to_torch(data, tensor.dtype, tensor.shape)
+    return _views.to_numpy(memoryview(data), tensor.dtype, tensor.shape)
 
 
 class TensorSlice:
@@ -52,6 +62,7 @@ class SafeOpen:
         self._service = connect() if service is None else service
         try:
             self.checkpoint: Checkpoint = self._service.open(filename)
+            self._on_gpu = self.checkpoint.on_gpu
         except BaseException:
             if self._own:
                 self._service.close()
@@ -64,7 +75,10 @@ class SafeOpen:
         return dict(self.checkpoint.metadata) or None
 
     def get_tensor(self, name: str) -> Any:
-        """Zero copy: the pages stay pinned while the tensor lives."""
+        """Zero copy where the service keeps weights in host memory: the pages stay pinned while the tensor lives. Where it
+        keeps them on a GPU: a copy."""
+        if self._on_gpu:
+            return copied(self.checkpoint, name, self._framework)
         return shown(self.checkpoint.pin(name), self._framework)
 
     def get_slice(self, name: str) -> TensorSlice:
@@ -92,6 +106,8 @@ def safe_open(filename: str | os.PathLike[str], framework: str, device: str = "c
 def load_file(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> dict[str, Any]:
     """All tensors by name, zero copy, each pinned while it lives."""
     with safe_open(filename, framework, device) as file:
+        if file.checkpoint.on_gpu:
+            return {name: file.get_tensor(name) for name in file.keys()}
         # All in one request; each view then keeps its own part.
         with file.checkpoint.pin():
             return {name: file.get_tensor(name) for name in file.keys()}

@@ -9,7 +9,7 @@ import os
 import re
 import weakref
 from collections.abc import Callable
-from ctypes import c_uint32, c_uint64, c_void_p
+from ctypes import c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,15 +65,26 @@ class Service:
 
     @property
     def devices(self) -> list[Device]:
+        return [Device(info.id.decode(), info.kind.decode(), info.page_bytes, info.capacity_bytes)
+                for info in self._open().devices()]
+
+    def use_device(self) -> None:
+        """For programs without torch or the like, which do the same: loads the driver of the device, and makes its primary
+        context the calling thread's, for as long as the process lives. On host memory nothing has to be done."""
         connection = self._open()
-        count = c_uint32()
-        connection.check(library.pst_device_count(connection.handle, ctypes.byref(count)))
-        found = []
-        for index in range(count.value):
-            info = sized(_library.DeviceInfo)
-            connection.check(library.pst_device_at(connection.handle, index, ctypes.byref(info)))
-            found.append(Device(info.id.decode(), info.kind.decode(), info.page_bytes, info.capacity_bytes))
-        return found
+        device = self.device.encode() if self.device else None
+        connection.check(library.pst_use_device(connection.handle, device))
+
+    def run_revokes(self) -> None:
+        """On a GPU: gives pages back that the service waits for. Pins and their ends do so by themselves."""
+        connection = self._open()
+        connection.check(library.pst_run_revokes(connection.handle))
+
+    def set_idle(self, idle: bool) -> None:
+        """On a GPU: nothing of this program runs there (said after a synchronise), so that pages without pins may be taken
+        at any time. The next pin ends it."""
+        connection = self._open()
+        connection.check(library.pst_idle(connection.handle, int(idle)))
 
     def open(self, source: Any, alignment: int = 1) -> Checkpoint:
         """Opens a checkpoint: a path, or a file object open for reading in binary. The caller's rights decide.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock import _dlpack, _views
-from penstock._dtypes import DTYPES
+from penstock import _dlpack, _gpu, _views
+from penstock._dtypes import DTYPES, typestr
 from penstock._memory import Pin
 from penstock.errors import UnpinnedError, UnsupportedError
 
@@ -37,6 +37,7 @@ class PinnedTensor:
         self._tensor = tensor
         self._pin: Pin | None = pin
         self._offset = offset
+        self._lent: Pin | None = None  # To somebody who keeps this object, and can't tell when he lets go.
 
     @property
     def name(self) -> str:
@@ -56,8 +57,21 @@ class PinnedTensor:
 
     @property
     def memory(self) -> memoryview:
-        """The bytes, read-only."""
+        """The bytes, read-only; of host memory."""
+        if self._pinned().table.on_gpu:
+            raise UnsupportedError(f"{self.name} lies on a GPU, where the processor can't read it",
+                                   "tobytes() makes a copy; array() is for libraries that use the GPU")
         return memoryview(self._export()).cast("B").toreadonly()
+
+    def tobytes(self) -> bytes:
+        """A copy in host memory, whatever the device. On a GPU it is made in the calling thread's context, behind what the
+        default stream has queued."""
+        return self._pinned().copy_out(self._offset, self.nbytes)
+
+    def array(self) -> _gpu.DeviceArray:
+        """A view of memory on a GPU, with `__cuda_array_interface__`: for cupy.asarray, torch.as_tensor and the like, which
+        then keep the pages pinned."""
+        return _gpu.DeviceArray(self._on_gpu(), self._offset, self.nbytes, self.dtype, self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A read-only array over the same memory. A dtype that neither numpy nor ml_dtypes has is shown as bytes, with
@@ -65,17 +79,28 @@ class PinnedTensor:
         return _views.to_numpy(self.memory, self.dtype, self.shape)
 
     def torch(self) -> pt.Tensor:
-        """A tensor over the same memory. torch knows no read-only tensors: what is written to it stays in this process,
-        and is gone with the last such view."""
+        """A tensor over the same memory. torch knows no read-only tensors. In host memory what is written to it stays in
+        this process, and is gone with the last such view; on a GPU a write is a fault that ends the program's context."""
+        if self._pinned().table.on_gpu:
+            return _gpu.to_torch(self._pinned(), self._offset, self.nbytes, self.dtype, self.shape)
         return _views.to_torch(self._export(writable=True), self.dtype, self.shape)
 
     @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._pin is not None and not self._pin.table.on_gpu:
+            raise AttributeError("the tensor lies in host memory")  # They then ask for another interface.
+        self._lent = self._on_gpu()
+        return _gpu.array_interface(self._lent, self._offset, self.nbytes, self.dtype, self.shape)
+
+    @property
     def __array_interface__(self) -> dict[str, Any]:
+        if self._pin is not None and self._pin.table.on_gpu:
+            raise AttributeError("the tensor lies on a GPU")
         known = DTYPES.get(self.dtype)
         if known is None or not known.numpy:
             raise AttributeError(f"numpy has no dtype for {self.dtype}")  # It then asks for __array__.
         # The view as `data`: numpy keeps it, and with it the pin.
-        return {"version": 3, "shape": self.shape, "typestr": _typestr(known.numpy), "data": self.memory}
+        return {"version": 3, "shape": self.shape, "typestr": typestr(known.numpy), "data": self.memory}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -85,6 +110,7 @@ class PinnedTensor:
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        self._refuse_gpu()
         if stream is not None:
             raise UnsupportedError("host memory has no streams")
         if dl_device not in (None, _dlpack.CPU):
@@ -94,10 +120,15 @@ class PinnedTensor:
         return _dlpack.capsule(memory, self.dtype, self.shape, max_version, copied=bool(copy))
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        self._refuse_gpu()
         return _dlpack.CPU
 
-    def unpin(self) -> None:
-        """No new views from now on. The memory stays pinned until those that exist are gone."""
+    def unpin(self, stream: int | None = None) -> None:
+        """No new views from now on. The memory stays pinned until those that exist are gone. On a GPU `stream` is the
+        handle of the queue whose work so far may still read it; None: the default one. Let it end on a thread that has
+        the program's context: another one can't ask about its work."""
+        if self._pin is not None:
+            self._pin.stream.value = stream
         exports = self.release()
         if exports > 0:
             warnings.warn(f"{self.name}: {exports} views outlive their pin; the memory stays pinned until they are gone",
@@ -121,12 +152,25 @@ class PinnedTensor:
         state = "pinned" if self._pin is not None else "unpinned"
         return f"<{state} {self.name} {self.dtype} {list(self.shape)}>"
 
-    def _export(self, writable: bool = False) -> Any:
+    def _pinned(self) -> Pin:
         pin = self._pin
         if pin is None:
             raise UnpinnedError(f"{self.name} is not pinned any more", "make views inside of the `with`")
         pin.table.connection.check_process()
-        return pin.export(self._offset, self.nbytes, writable)
+        return pin
+
+    def _on_gpu(self) -> Pin:
+        pin = self._pinned()
+        if not pin.table.on_gpu:
+            raise UnsupportedError(f"{self.name} lies in host memory", "use memory, numpy() or torch()")
+        return pin
+
+    def _refuse_gpu(self) -> None:
+        if self._pinned().table.on_gpu:
+            raise BufferError("DLPack of memory on a GPU is not offered: use array() or torch()")
+
+    def _export(self, writable: bool = False) -> Any:
+        return self._pinned().export(self._offset, self.nbytes, writable)
 
 
 class PinnedTensors(Mapping[str, PinnedTensor]):
@@ -158,10 +202,6 @@ class PinnedTensors(Mapping[str, PinnedTensor]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.unpin()
-
-
-def _typestr(numpy_name: str) -> str:
-    return {"?": "|b1", "u1": "|u1", "i1": "|i1"}.get(numpy_name, numpy_name)
 
 
 __all__ = ["PinnedTensor", "PinnedTensors", "Tensor"]
