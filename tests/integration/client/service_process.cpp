@@ -28,12 +28,12 @@ std::filesystem::path service_program() {
 }
 
 ServiceProcess::ServiceProcess(const ServiceOptions& options, const std::filesystem::path& parent)
-    : folder_(parent) {
-  const std::string config = "[service]\nsocket = \"" + socket() +
-                             "\"\nsocket_group = \"\"\nrevoke_deadline = \"300ms\"\n" +
-                             "[metrics]\nlisten = \"\"\n[device.host]\nenabled = \"on\"\ncapacity = \"" +
-                             std::to_string(options.capacity_bytes) + "\"\npage_bytes = \"" +
-                             std::to_string(options.page_bytes) + "\"\n" + options.more;
+    : folder_(parent), environment_(options.environment) {
+  const std::string config =
+      "[service]\nsocket = \"" + socket() + "\"\nsocket_group = \"\"\nrevoke_deadline = \"300ms\"\n" +
+      "[metrics]\nlisten = \"\"\n[device." + options.device + "]\nenabled = \"on\"\ncapacity = \"" +
+      std::to_string(options.capacity_bytes) + "\"\npage_bytes = \"" + std::to_string(options.page_bytes) +
+      "\"\n" + options.more;
   folder_.write("penstock.toml", std::string_view(config));
   start();
 }
@@ -45,12 +45,17 @@ void ServiceProcess::start() {
   const std::string program = service_program(), config = folder_ / "penstock.toml", log = folder_ / "log";
   CHECK(!program.empty());
   std::filesystem::remove(socket());
+  // By its first value, as getenv does.
+  std::vector<char*> environment;
+  for (std::string& one : environment_) environment.push_back(one.data());
+  for (char** one = ::environ; *one != nullptr; ++one) environment.push_back(*one);
+  environment.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ == 0) {
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(out, 1);
     ::dup2(out, 2);
-    ::execl(program.c_str(), program.c_str(), "--config", config.c_str(), nullptr);
+    ::execle(program.c_str(), program.c_str(), "--config", config.c_str(), nullptr, environment.data());
     ::_exit(127);
   }
   const bool ready =

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A penstockd of a test's own, with host memory as its device, in a folder of its own.
+// A penstockd of a test's own, with one kind of device, in a folder of its own.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -16,6 +17,8 @@ struct ServiceOptions {
   std::uint64_t capacity_bytes = 256u << 20;
   std::uint64_t page_bytes = 2u << 20;
   std::string more;  // Further lines of the configuration.
+  std::string device = "host";
+  std::vector<std::string> environment = {};  // "NAME=value", on top of this process's own.
 };
 
 // The program, where the build puts it; empty when it is not there.
@@ -43,6 +46,7 @@ class ServiceProcess {
   bool listens() const;
 
   TemporaryFolder folder_;
+  std::vector<std::string> environment_;
   pid_t pid_ = -1;
 };
 
