@@ -22,6 +22,7 @@ typedef struct FakeLive {
   uint64_t mappings;
   uint64_t reserved_bytes;
   uint64_t registered_host_bytes;
+  uint64_t events; /* of contexts that live */
 } FakeLive;
 typedef void (*FakeGetLive)(FakeLive* live);
 // penstock_fake_read_settings: reads the environment again. Nothing of the fake may be in use.

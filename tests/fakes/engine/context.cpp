@@ -68,6 +68,13 @@ void Context::destroy_event(Event& event) {
   event.point = nullptr;
 }
 
+std::uint64_t Context::live_events() {
+  if (is_destroyed()) return 0;
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::uint64_t>(
+      std::count_if(events_.begin(), events_.end(), [](const auto& one) { return !one.second->destroyed; }));
+}
+
 CudaResult Context::push(Stream& stream, std::function<CudaResult()> work, std::vector<Point> after,
                          Point* done) {
   if (is_dead()) return code();

@@ -34,6 +34,7 @@ FAKE_CONTROL void penstock_fake_live(FakeLive* live) {
   live->handles = Driver::instance().handles.count();
   live->mappings = AddressSpace::instance().mapping_count();
   live->reserved_bytes = AddressSpace::instance().reserved_bytes();
+  live->events = Driver::instance().live_events();
   live->registered_host_bytes = HostMemory::instance().registered_bytes();
 }
 

@@ -100,6 +100,13 @@ CudaResult Driver::destroy_context(Context* context) {
   return cuda_success;
 }
 
+std::uint64_t Driver::live_events() {
+  const std::scoped_lock lock(contexts_mutex_);
+  std::uint64_t all = 0;
+  for (const auto& context : contexts_) all += context->live_events();
+  return all;
+}
+
 CudaResult Driver::retain_primary(int device, Context** context) {
   const auto index = static_cast<std::size_t>(device);
   {

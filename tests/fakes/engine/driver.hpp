@@ -41,6 +41,7 @@ class Driver {
   Context& known(const void* context, const char* call);
   // HIP: the primary context of the thread's current device, made when it is first needed.
   Context& current();
+  std::uint64_t live_events();
 
   std::mutex mutex;  // Guards `handles`, and orders calls as the drivers' own lock does.
   Handles handles;

@@ -18,6 +18,7 @@
 #include "dataplane/device/gpu/gpu_frame_writer.hpp"
 #include "dataplane/kernels/convert.hpp"
 #include "dataplane/kernels/device_code.hpp"
+#include "tests/fakes/documented_errors.hpp"
 #include "tests/support/drive_device.hpp"
 #include "tests/support/fake_gpu.hpp"
 #include "tests/support/fixed_headroom.hpp"
@@ -84,6 +85,11 @@ class ShortLife {
     const std::optional<FrameId> first = make(), second = make();
     if (!first || !second) return worst_;
     if (!fill(*first)) return Outcome::writer_lost;
+    // Still under way when the frame is copied: streams wait for each other.
+    for (int i = 0; i < 8; ++i) {
+      if (!device_->writer().copy(*first, 0, std::span<const std::byte>(content_).first(4096), {}))
+        return Outcome::writer_lost;
+    }
     const Result<FenceId> copied = device_->writer().copy_frame(*second, *first);
     if (!copied || !wait_reached(device_->writer(), *copied)) return Outcome::writer_lost;
     std::vector<std::byte> seen(frame_bytes);
@@ -215,6 +221,8 @@ std::vector<Faulty> faults() {
       {"cuModuleGetFunction", "hipModuleGetFunction", {3, 4, 201, 700}, {not_opened}},
       {"cuLaunchKernel", "hipModuleLaunchKernel", with(context_codes, {400, 701, 717}), {writer_lost}},
       {"cuModuleUnload", "hipModuleUnload", context_codes, {done}},
+      {nullptr, "hipGetDevicePropertiesR0600", {1, 3, 4, 101, 201}, {done, not_opened}},
+      {"cuStreamWaitEvent", "hipStreamWaitEvent", with(context_codes, {400}), {writer_lost, done}},
       {"cuMemFreeHost", "hipHostFree", context_codes, {done}},
       {"cuMemHostUnregister", "hipHostUnregister", context_codes, {done}},
       {"cuEventDestroy", "hipEventDestroy", context_codes, {done}},
@@ -262,10 +270,26 @@ TEST_F(GpuFaults, AShortLifeWithoutOneIsDoneAndUsesEachCall) {
   for (const Faulty& fault : faults()) {
     const char* const call = is_hip() ? fault.hip : fault.cuda;
     if (call == nullptr || (!has_device_code() && is_of_modules(call))) continue;
+    if (std::string_view(call).ends_with("StreamWaitEvent"))
+      continue;  // Where the work has not ended by then.
     EXPECT_GT(fake_.calls(call), 0u) << call;
   }
   EXPECT_EQ(left(), "0 handles, 0 mappings, 0 reserved, 0 used");
   EXPECT_EQ(locked(), 0u);
+}
+
+TEST_F(GpuFaults, TheListHasWhatIsDocumented) {
+  for (const fake::DocumentedCall& call : fake::documented_calls) {
+    const char* const name = is_hip() ? call.hip : call.cuda;
+    if (name == nullptr || (call.parts & fake::by_device) == 0) continue;
+    std::set<int> listed;
+    for (const Faulty& fault : faults()) {
+      const char* const here = is_hip() ? fault.hip : fault.cuda;
+      if (here != nullptr && std::string_view(here) == name)
+        listed.insert(fault.codes.begin(), fault.codes.end());
+    }
+    for (const int code : call.cuda_errors) EXPECT_TRUE(listed.contains(code)) << name << " " << code;
+  }
 }
 
 TEST_F(GpuFaults, EachErrorHasAForeseenOutcomeAndLeavesNothing) {
