@@ -38,6 +38,10 @@ Outcome<void> Paging::end_of(const Request& request) const {
   switch (request.result) {
     case TicketResult::done: return {};
     case TicketResult::offloaded:
+      if (request.reason == FailureKind::fd_limit)
+        return fail(FailureKind::offloaded,
+                    "there is no room for the pages now: the service is out of descriptors",
+                    "raise RLIMIT_NOFILE of penstockd");
       return fail(FailureKind::offloaded, "there is no room for the pages now",
                   "stream the bytes, or free some memory");
     case TicketResult::cancelled: return fail(FailureKind::cancelled, "the request was cancelled");

@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+import sys
 import unittest
 
 from command import PROGRAM, penstock
@@ -45,6 +46,30 @@ class DoctorGpus(unittest.TestCase):
         check = next(check for check in report["checks"] if check["name"] == report["gpus"][0]["id"])
         self.assertEqual(check["state"], "degraded")
         self.assertIn("cuMemMap answered 801 (not_supported)", check["detail"])
+
+    def test_no_driver_is_no_problem(self):
+        for library in ("libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6"):
+            if subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL('{library}')"], check=False,
+                              stderr=subprocess.DEVNULL).returncode == 0:
+                self.skipTest(f"requires a machine without {library}")
+        report = doctor()
+        self.assertEqual([state(report, "cuda"), state(report, "hip")], ["absent", "absent"])
+        self.assertEqual(report["gpus"], [])
+
+    def test_one_vendor_stands_for_itself(self):
+        for vendor, other in (("cuda", "hip"), ("hip", "cuda")):
+            report = doctor(vendor)
+            self.assertEqual(state(report, vendor), "usable")
+            self.assertNotEqual(state(report, other), "usable")
+            self.assertEqual({gpu["kind"] for gpu in report["gpus"]} - {other}, {vendor})
+
+    def test_a_broken_driver_says_what_to_do_and_leaves_the_other_alone(self):
+        report = doctor("cuda", "hip", PENSTOCK_FAKE_FAULTS="cuInit:803")
+        self.assertEqual([state(report, "cuda"), state(report, "hip")], ["broken", "usable"])
+        check = next(check for check in report["checks"] if check["name"] == "CUDA driver")
+        self.assertEqual(check["state"], "degraded")
+        self.assertIn("803", check["detail"])
+        self.assertNotEqual(check["remedy"], "")
 
     def test_the_other_states(self):
         self.assertEqual(state(doctor("cuda", PENSTOCK_FAKE_STUB="1"), "cuda"), "without_device")

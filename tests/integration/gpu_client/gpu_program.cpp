@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <dlfcn.h>
@@ -48,6 +49,11 @@ class Program {
     if (verb == "idle" || verb == "busy") return told(pst_idle(client_, verb == "idle"));
     if (verb == "revokes") return told(pst_run_revokes(client_));
     if (verb == "residency") return residency();
+    if (verb == "capture") return std::to_string(begin_capture_(stream(), 0));
+    if (verb == "captured") {
+      void* graph = nullptr;
+      return std::to_string(end_capture_(stream(), &graph));
+    }
     if (verb == "landed") {
       CHECK(context_->synchronize(stream_).ok());
       return std::memcmp(landed_, content_.data() + (from_ - shift_), count_) == 0 ? "same" : "different";
@@ -86,7 +92,14 @@ class Program {
     CHECK(context_->allocate_host(content_.size(), landed_).ok());
     void* const library = ::dlopen(opened.report.library.c_str(), RTLD_NOW | RTLD_NOLOAD);
     CHECK(library != nullptr);
-    calls_ = reinterpret_cast<FakeCallCount>(::dlsym(library, "penstock_fake_call_count"));
+    const bool hip = vendor_ == GpuVendor::hip;
+    const auto find = [&](auto& function, const char* symbol) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
+      CHECK(function != nullptr);
+    };
+    find(calls_, "penstock_fake_call_count");
+    find(begin_capture_, hip ? "hipStreamBeginCapture" : "cuStreamBeginCapture_v2");
+    find(end_capture_, hip ? "hipStreamEndCapture" : "cuStreamEndCapture");
     return "done";
   }
   std::string open() {
@@ -133,6 +146,8 @@ class Program {
   std::unique_ptr<DriverContext> context_;
   StreamHandle stream_{};
   FakeCallCount calls_ = nullptr;
+  int (*begin_capture_)(void* stream, int mode) = nullptr;
+  int (*end_capture_)(void* stream, void** graph) = nullptr;
   std::string content_;
   void* landed_ = nullptr;
   std::uint64_t shift_ = 0;  // Of the table against the file.

@@ -22,15 +22,17 @@ PROGRAM = daemon.BUILD / "tests/bin/gpu_program"
 class GpuDaemon(daemon.Daemon):
     """On a fake driver, whose memory all processes of the test share."""
 
-    def __init__(self, vendor: str, pages: int = 64) -> None:
-        self.vendor, self.pages = vendor, pages
-        super().__init__(environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor),
+    def __init__(self, vendor: str, pages: int = 64, cooperative_deadline: str = "30s",
+                 words: tuple[str, ...] = ()) -> None:
+        self.vendor, self.pages, self.cooperative_deadline = vendor, pages, cooperative_deadline
+        super().__init__(words=words, environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor),
                                       "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB", "PENSTOCK_FAKE_STREAM_DELAY_US": "20"})
         self.file = self.folder / "m.safetensors"
         daemon.write_checkpoint(self.file, tensors=24, tensor_bytes=MIB)
 
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\nrevoke_deadline = "300ms"\n'
+                f'cooperative_deadline = "{self.cooperative_deadline}"\n'
                 f'[metrics]\nlisten = ""\n[device.{self.vendor}]\npage_bytes = "2MiB"\n'
                 f'capacity = "{self.pages * PAGE}"\n')
 
@@ -38,8 +40,8 @@ class GpuDaemon(daemon.Daemon):
 class Program:
     """One process with a GPU: a line says what to do, and one line answers."""
 
-    def __init__(self, service: GpuDaemon, driver: bool = True, **more: str) -> None:
-        self.process = subprocess.Popen([PROGRAM, service.vendor, service.socket, service.file], text=True,
+    def __init__(self, service: GpuDaemon, driver: bool = True, words: tuple[str, ...] = (), **more: str) -> None:
+        self.process = subprocess.Popen([*words, PROGRAM, service.vendor, service.socket, service.file], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env={**service.environment, **more})
         if driver:
@@ -57,6 +59,9 @@ class Program:
     def __call__(self, *words: object) -> str:
         self.begin(*words)
         return self.end()
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def kill(self) -> None:
         self.process.kill()
@@ -81,16 +86,16 @@ class GpuClients(unittest.TestCase):
         if not PROGRAM.exists():
             self.skipTest(f"requires {PROGRAM}")
 
-    def serve(self, vendor: str, pages: int = 64) -> GpuDaemon:
+    def serve(self, vendor: str, pages: int = 64, cooperative_deadline: str = "30s") -> GpuDaemon:
         if not any((daemon.BUILD / "fakes" / vendor).glob("lib*.so*")):
             self.skipTest("requires the fake drivers")
-        return self.enterContext(GpuDaemon(vendor, pages))
+        return self.enterContext(GpuDaemon(vendor, pages, cooperative_deadline))
 
-    def start(self, service: GpuDaemon, driver: bool = True, **more: str) -> Program:
-        return self.enterContext(Program(service, driver, **more))
+    def start(self, service: GpuDaemon, driver: bool = True, words: tuple[str, ...] = (), **more: str) -> Program:
+        return self.enterContext(Program(service, driver, words, **more))
 
-    def open(self, service: GpuDaemon, **more: str) -> Program:
-        program = self.start(service, **more)
+    def open(self, service: GpuDaemon, words: tuple[str, ...] = (), **more: str) -> Program:
+        program = self.start(service, words=words, **more)
         self.assertEqual("done", program("open"))
         return program
 
@@ -155,6 +160,44 @@ class GpuClients(unittest.TestCase):
                 self.assertEqual("same", slow("landed"))
                 self.assertEqual("same", self.read(other, 7, 4))
 
+    def test_no_other_thread_takes_pages_from_a_program_that_says_nothing(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=8, cooperative_deadline="100ms")
+                silent, other = self.open(service), self.open(service)
+                self.assertEqual("done", silent("pin", PAGE, 6 * PAGE))
+                self.assertEqual("done", silent("unpin", PAGE, 6 * PAGE))
+                other.begin("pin", 4 * PAGE, 7 * PAGE)
+                # The agent has answered, and the deadline for more is over.
+                self.assertTrue(daemon.wait_until(lambda: service.device()["stuck_bytes"] > 0))
+                self.assertIn(f"mapped {6 * PAGE} ", silent("residency"))
+                self.assertEqual("done", silent("revokes"))
+                self.assertNotIn(f"mapped {6 * PAGE} ", silent("residency"))
+                other.end()
+                self.assertTrue(daemon.wait_until(lambda: silent("revokes") == "done"
+                                                  and other("pin", 4 * PAGE, 7 * PAGE) == "done"))
+                self.assertEqual("same", self.read(other, 4, 7))
+                synchronize = "cuCtxSynchronize" if vendor == "cuda" else "hipDeviceSynchronize"
+                self.assertEqual("0", silent("calls", synchronize))
+
+    def test_a_capture_is_left_alone(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=8, cooperative_deadline="100ms")
+                graph, other = self.open(service), self.open(service)
+                self.assertEqual("done", graph("pin", PAGE, 6 * PAGE))
+                self.assertEqual("0", graph("capture"))
+                self.assertEqual("done", graph("unpin", PAGE, 6 * PAGE))
+                other.begin("pin", 4 * PAGE, 7 * PAGE)
+                self.assertTrue(daemon.wait_until(lambda: service.device()["stuck_bytes"] > 0))
+                self.assertEqual("done", graph("revokes"))
+                self.assertIn(f"mapped {6 * PAGE} ", graph("residency"))
+                self.assertEqual("0", graph("captured"), "nothing has spoilt it")
+                self.assertEqual("done", graph("idle"))
+                other.end()
+                self.assertTrue(daemon.wait_until(lambda: other("pin", 4 * PAGE, 7 * PAGE) == "done"))
+                self.assertEqual("same", self.read(other, 4, 7))
+
     def test_an_idle_program_gives_pages_back_by_itself(self) -> None:
         service = self.serve("cuda", pages=8)
         idle, other = self.open(service), self.open(service)
@@ -207,6 +250,36 @@ class GpuClients(unittest.TestCase):
                 # What the dead service had made is given up; what the new one made stays.
                 self.assertTrue(daemon.wait_until(
                     lambda: program("revokes") == "done" and f"mapped {4 * PAGE} " in program("residency")))
+
+    def test_a_program_out_of_descriptors_is_told_so_and_goes_on(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor)
+                # Raised as far as it goes.
+                wide = self.open(service, words=("prlimit", "--nofile=32:4096"))
+                self.assertEqual("done", wide("pin", PAGE, 11 * PAGE))
+                narrow = self.open(service, words=("prlimit", "--nofile=24:24"))
+                self.assertEqual("done", narrow("pin", 11 * PAGE, PAGE))
+                before = narrow.descriptors()
+                answer = narrow("pin", PAGE, 11 * PAGE)
+                self.assertIn("fd_limit", answer)
+                self.assertIn("out of descriptors", answer)
+                self.assertEqual(before, narrow.descriptors())
+                self.assertEqual("done", narrow("pin", PAGE, PAGE))
+                self.assertEqual("same", self.read(narrow, 1))
+                self.assertEqual("same", self.read(wide, 1, 11))
+
+    def test_a_service_out_of_descriptors_says_so_and_goes_on(self) -> None:
+        # A frame of this fake holds two.
+        service = self.enterContext(GpuDaemon("hip", words=("prlimit", "--nofile=58:58")))
+        program = self.open(service)
+        answer = program("pin", 0, 12 * PAGE)
+        self.assertIn("offloaded", answer)
+        self.assertIn("out of descriptors", answer)
+        # The pages that it got on the way make room.
+        self.assertTrue(daemon.wait_until(lambda: program("revokes") == "done"
+                                          and program("pin", PAGE, 2 * PAGE) == "done"))
+        self.assertEqual("same", self.read(program, 1, 2))
 
     def test_a_program_without_the_driver_is_told_so(self) -> None:
         service = self.serve("cuda")

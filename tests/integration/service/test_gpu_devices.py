@@ -23,11 +23,12 @@ def fakes(vendor: str) -> Path:
 class GpuDaemon(daemon.Daemon):
     """On a fake driver; `more` are further variables of its environment."""
 
-    def __init__(self, vendor: str, extra: str = "", wait: bool = True, **more: str) -> None:
+    def __init__(self, vendor: str, extra: str = "", wait: bool = True, words: tuple[str, ...] = (),
+                 **more: str) -> None:
         environment = {"LD_LIBRARY_PATH": str(fakes(vendor)), "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB",
                        "PENSTOCK_FAKE_STREAM_DELAY_US": "20", **more}
         self.extra_text = extra
-        super().__init__(environment=environment, wait=wait)
+        super().__init__(environment=environment, wait=wait, words=words)
 
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[metrics]\nlisten = "127.0.0.1:0"\n'
@@ -145,6 +146,46 @@ class GpuDevices(unittest.TestCase):
                 needs_fakes(self, "cuda")
                 self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
                 self.assertIn("cuda driver: ", running.log())
+
+    def test_without_page_by_page_memory_nothing_is_shared_there_and_that_is_said_once(self) -> None:
+        # Clients then use host memory as the device, and copy whole tables to their GPU.
+        for vendor, more, why in (("cuda", {"PENSTOCK_FAKE_NO_VMM": "1"}, "virtual memory management"),
+                                  ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "6.1"}, "6.2"),
+                                  ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"}, "address range")):
+            with self.subTest(more):
+                running = self.start(vendor, **more)
+                self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
+                self.assertEqual([], running.writers())
+                for _ in range(2):
+                    self.load(running)
+                lines = [line for line in running.log().splitlines() if "usable_without_vmm" in line]
+                self.assertEqual(1, len(lines), running.log())
+                self.assertIn(why, lines[0])
+                self.assertEqual(0, running.stop())
+
+    def test_the_old_layout_of_hip_is_refused(self) -> None:
+        running = self.start("hip", PENSTOCK_FAKE_HIP_VERSION="5.2")
+        self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
+        self.assertRegex(running.log(), "hip driver: broken: .*5.2")
+
+    def test_a_service_with_few_descriptors_holds_what_it_can(self) -> None:
+        needs_fakes(self, "hip")
+        running = self.enterContext(GpuDaemon("hip", extra='[device.hip]\npage_bytes = "2MiB"\n',
+                                              words=("prlimit", "--nofile=112:112")))
+        path = running.folder / "m.safetensors"
+        daemon.write_sparse_checkpoint(path, tensors=64, tensor_bytes=4 * MIB)
+        before = running.descriptors()
+        # A prefetch: as much as there is room for.
+        answer = running.ask("load", str(path))
+        self.assertLess(0, answer["resident_bytes"])
+        self.assertLess(answer["resident_bytes"], answer["bytes"])
+        self.assertLessEqual(running.descriptors(), 112)
+        self.assertTrue(running.is_serving())
+        running.ask("evict", "--all")
+        self.assertEqual(0, running.device()["used_bytes"])
+        # The checkpoint stays known, with its file.
+        self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before + 6),
+                        f"{before} before, {running.descriptors()} after")
 
     def test_a_gpu_that_is_turned_off_is_not_used(self) -> None:
         running = self.start("cuda", extra='[device.cuda]\nenabled = "off"\n')
