@@ -119,6 +119,15 @@ class GpuDevices(unittest.TestCase):
         self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
         self.assertEqual(0, running.stop())
 
+    def test_a_gpu_that_fails_its_self_test_is_not_used(self) -> None:
+        running = self.start("cuda", extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="cuMemMap:801")
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        self.assertEqual("device_unhealthy", running.ask("load", str(path))["error"]["kind"])
+        self.assertTrue(running.wait_for_state("quarantined"))
+        self.assertIn("failed its self-test: map: cuMemMap answered 801", running.log())
+        self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
+
     def test_a_service_that_is_killed_takes_its_writer_along(self) -> None:
         running = self.start("hip")
         (writer,) = running.writers()
