@@ -166,7 +166,7 @@ class GpuDevices(unittest.TestCase):
                 self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
                 self.assertEqual([], running.writers())
                 for _ in range(2):
-                    self.load(running)
+                    self.load(running, tensors=4)
                 lines = [line for line in running.log().splitlines() if "usable_without_vmm" in line]
                 self.assertEqual(1, len(lines), running.log())
                 self.assertIn(why, lines[0])
