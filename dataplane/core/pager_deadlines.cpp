@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deadlines. A session that leaves a revoke or a batch unanswered for too long is stuck until it speaks.
 #include "dataplane/core/pager_state.hpp"
+#include "dataplane/core/planted.hpp"
 
 namespace penstock {
+namespace {
+
+// A request waits behind the batch. Else the client may acknowledge it with whatever it says next, however late.
+bool is_awaited(const PagingSession& session) {
+  return session.batch.open && !session.batch.expired &&
+         (session.tickets.first() != nullptr || PLANTED(owed_is_stuck));
+}
+
+}  // namespace
 
 std::optional<Nanoseconds> PagerCore::State::next_deadline() {
   std::optional<Nanoseconds> next;
@@ -10,8 +20,7 @@ std::optional<Nanoseconds> PagerCore::State::next_deadline() {
     if (!next || deadline < *next) next = deadline;
   };
   for (const auto& [id, session] : sessions_) {
-    if (session->batch.open && !session->batch.expired)
-      sooner(session->batch.sent + options_.revoke_deadline);
+    if (is_awaited(*session)) sooner(session->batch.sent + options_.revoke_deadline);
     if (session->mapped == 0) continue;
     if (const OpenRevoke* revoke = session->unfinished.oldest(is_unfinished)) {
       sooner(revoke->sent + options_.cooperative_deadline);
@@ -34,10 +43,7 @@ void PagerCore::State::on(const Tick&) {
       tables_.set_mapping(*revoke.mapping, revoke.index, MappingState::overdue);
       wake(session);
     }
-    if (session.batch.open && !session.batch.expired &&
-        now_ - session.batch.sent >= options_.revoke_deadline) {
-      expire_batch(session);
-    }
+    if (is_awaited(session) && now_ - session.batch.sent >= options_.revoke_deadline) expire_batch(session);
     if (session.stuck) continue;
     const OpenRevoke* revoke = session.unanswered.oldest(is_unanswered);
     if (revoke != nullptr && now_ - revoke->sent >= options_.revoke_deadline) become_stuck(session);
@@ -56,11 +62,7 @@ void PagerCore::State::expire_batch(PagingSession& session) {
   session.batch.expired = true;
   for (TicketRecord* ticket = session.tickets.first(); ticket != nullptr;) {
     TicketRecord* next = SessionTickets::after(*ticket);
-    if (ticket->phase == TicketPhase::completing) {
-      forget(*ticket);
-    } else {
-      finish(*ticket, TicketResult::offloaded, FailureKind::revoke_timeout);
-    }
+    finish(*ticket, TicketResult::offloaded, FailureKind::revoke_timeout);
     ticket = next;
   }
   become_stuck(session);

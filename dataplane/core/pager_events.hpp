@@ -55,7 +55,7 @@ struct TableClosed {
 
 // ---- events: requests ----------------------------------------------------------------------------------------
 // Wants pages [first, first + count) granted to the session. Completed once: done when the last is granted.
-// The pages stay unevictable until the completing grant batch has been acknowledged.
+// The pages stay unevictable until the completing grant batch has been sent.
 struct Fault {
   Ticket ticket{};
   SessionId session{};

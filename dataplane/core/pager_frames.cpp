@@ -74,7 +74,6 @@ void PagerCore::State::on(const NotCreated& event) {
   CHECK(table != nullptr && event.page.index < table->pages.size());
   CHECK(table->pages[event.page.index].state == PageState::creating);
   const std::uint32_t index = event.page.index;
-  release_source(*table, index);
   tables_.change(*table, index, [](PageEntry& entry) { entry.state = PageState::absent; });
   // A device that can't fill frames would not do so in the place of an evicted page either.
   const bool unhealthy = event.reason == FailureKind::device_unhealthy;
@@ -82,6 +81,7 @@ void PagerCore::State::on(const NotCreated& event) {
     exhausted_at_ = used();
     exhausted_until_ = now_ + options_.revoke_deadline;
   }
+  release_source(*table, index);  // Its frame may go now: the device had refused beside it.
   // As many more tries as there are pages, each in the place of an evicted one.
   for_each_waiting(*table, index, [&](TicketRecord& ticket) {
     ticket.creation_failure = event.reason;

@@ -17,8 +17,7 @@ bool PagerCore::State::grant_to_woken() {
     bool complete = true;
     for (TicketRecord* ticket = session.tickets.first(); ticket != nullptr && complete;) {
       TicketRecord* next = SessionTickets::after(*ticket);
-      const bool can_advance = ticket->holding && ticket->phase != TicketPhase::completing;
-      if (can_advance) moved |= advance(*ticket);
+      if (ticket->holding) moved |= advance(*ticket);
       complete = next == nullptr || out_.has_room();
       ticket = next;
     }
@@ -79,9 +78,8 @@ void PagerCore::State::send_batch(TicketRecord& ticket, const std::uint32_t* pag
                     .writable = table.is_private(),
                     .last = place + 1 == count});
   }
-  if (!completes) return;
-  say_complete(ticket, TicketResult::done, FailureKind::internal);
-  ticket.phase = TicketPhase::completing;
+  // Its pages may be asked back from now on: the client has the batch, and pins them, before it sees the revoke.
+  if (completes) finish(ticket, TicketResult::done);
 }
 
 void PagerCore::State::on(const Granted& event) {
@@ -89,10 +87,8 @@ void PagerCore::State::on(const Granted& event) {
   if (session == nullptr) return;
   hear(*session);
   if (!session->batch.open || session->batch.number != event.batch) return;
-  TicketRecord* ticket = session->batch.ticket;
   session->batch.open = false;
   session->batch.ticket = nullptr;
-  if (ticket != nullptr && ticket->phase == TicketPhase::completing) forget(*ticket);
   wake(*session);
 }
 

@@ -22,11 +22,7 @@ void PagerCore::State::on(const SessionClosed& event) {
   PagingSession& session = *found->second;
   out_.forget(session.id);
   while (TicketRecord* ticket = session.tickets.first()) {
-    if (ticket->phase == TicketPhase::completing) {
-      forget(*ticket);
-    } else {
-      finish(*ticket, TicketResult::cancelled, FailureKind::disconnected);
-    }
+    finish(*ticket, TicketResult::cancelled, FailureKind::disconnected);
   }
   if (PLANTED(forgotten_session) && session.mapped > 0) return;
   while (!session.mappings.empty()) detach(session, *session.mappings.begin()->second);
@@ -64,11 +60,7 @@ void PagerCore::State::on(const TableDetached& event) {
   for (TicketRecord* ticket = session->tickets.first(); ticket != nullptr;) {
     TicketRecord* next = SessionTickets::after(*ticket);
     if (ticket->table == mapping->table) {
-      if (ticket->phase == TicketPhase::completing) {
-        forget(*ticket);
-      } else {
-        finish(*ticket, TicketResult::cancelled, FailureKind::cancelled);
-      }
+      finish(*ticket, TicketResult::cancelled, FailureKind::cancelled);
     }
     ticket = next;
   }

@@ -173,7 +173,7 @@ class PagerCore::State {
   TicketPool tickets_;
   TicketQueue faults_;      // Taking: faults and make-privates, oldest first.
   TicketQueue prefetches_;  // Taking.
-  TicketQueue settled_;     // Settled or completing.
+  TicketQueue settled_;     // In order of arrival.
   TicketQueue evicts_;
   TicketRecord* budget_ticket_ = nullptr;
   std::uint32_t holding_tickets_ = 0;

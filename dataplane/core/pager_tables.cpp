@@ -30,11 +30,7 @@ void PagerCore::State::on(const Prioritize& event) {
 
 void PagerCore::State::close(PagedTable& table, EvictReason reason) {
   while (TicketRecord* ticket = table.tickets.first()) {
-    if (ticket->phase == TicketPhase::completing) {
-      forget(*ticket);
-    } else {
-      finish(*ticket, TicketResult::cancelled, FailureKind::closing);
-    }
+    finish(*ticket, TicketResult::cancelled, FailureKind::closing);
   }
   // Who wanted to copy from it is refused when it is that ticket's turn, which may be after the table has
   // gone.

@@ -37,7 +37,10 @@ TicketRecord* PagerCore::State::admit(TicketKind kind, Ticket id, SessionId sess
   ticket.first = ticket.take_next = ticket.done_next = first;
   ticket.end = first + count;
   table->tickets.push_back(ticket);
-  if (session != nullptr) session->tickets.push_back(ticket);
+  if (session == nullptr) return &ticket;
+  // From now on somebody waits for the acknowledgement that the client may have owed for long.
+  if (session->tickets.first() == nullptr) session->batch.sent = now_;
+  session->tickets.push_back(ticket);
   return &ticket;
 }
 
@@ -87,7 +90,7 @@ void PagerCore::State::on(const MakePrivate& event) {
 void PagerCore::State::on(const Cancel& event) {
   TicketRecord* found = nullptr;
   tickets_.for_each([&](TicketRecord& ticket) {
-    if (ticket.id == event.ticket && ticket.phase != TicketPhase::completing) found = &ticket;
+    if (ticket.id == event.ticket) found = &ticket;
   });
   if (found != nullptr) finish(*found, TicketResult::cancelled, event.reason);
 }
@@ -136,7 +139,6 @@ void PagerCore::State::say_complete(const TicketRecord& ticket, TicketResult res
 
 void PagerCore::State::finish(TicketRecord& ticket, TicketResult result, FailureKind reason,
                               std::uint32_t kept_pinned) {
-  CHECK(ticket.phase != TicketPhase::completing);
   say_complete(ticket, result, reason, kept_pinned);
   forget(ticket);
 }
@@ -178,7 +180,6 @@ void PagerCore::State::drop_holds(TicketRecord& ticket) {
 
 // From the beginning, at its old place in the queue; what has been granted is not granted again.
 void PagerCore::State::start_again(TicketRecord& ticket) {
-  CHECK(ticket.phase != TicketPhase::completing);
   drop_holds(ticket);
   queue_of(ticket).remove(ticket);
   ticket.phase = TicketPhase::taking;

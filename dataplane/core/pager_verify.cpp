@@ -127,8 +127,6 @@ void PagerCore::State::verify_tickets() {
     // C9: of the faults that still take frames only the oldest holds anything.
     if (ticket.phase == TicketPhase::taking && faults_.first() != &ticket) CHECK(!ticket.holding);
     if (ticket.phase != TicketPhase::taking) CHECK(ticket.holding && ticket.take_next == ticket.end);
-    // C10: an answered ticket lives until its batch is acknowledged, no longer.
-    if (ticket.phase == TicketPhase::completing) CHECK(ticket.session->batch.ticket == &ticket);
     if (!ticket.holding) return;
     for (std::uint32_t index = ticket.first; index < ticket.take_next; ++index) {
       const PageState state = ticket.table->pages[index].state;

@@ -22,6 +22,7 @@ namespace penstock {
   X(early_destroy)             /* an eviction is over at the first acknowledgement */               \
   X(generation_repeated)       /* a page that is loaded again keeps its generation */               \
   X(second_batch)              /* a batch is sent while another is unacknowledged */                \
+  X(owed_is_stuck)             /* an idle client that owes an acknowledgement is stuck */           \
   X(granted_twice)             /* a page that the session has is granted again */                   \
   X(forgotten_session)         /* a closed session's mappings go on to block evictions */
 

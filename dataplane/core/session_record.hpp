@@ -103,8 +103,8 @@ struct GrantBatch {
   std::uint32_t number = 0;
   bool open = false;
   bool expired = false;            // Missed its deadline; what it held is dropped.
-  TicketRecord* ticket = nullptr;  // Null: answered or cancelled meanwhile.
-  Nanoseconds sent{};
+  TicketRecord* ticket = nullptr;  // Null: answered, by this batch or otherwise.
+  Nanoseconds sent{};              // Or since when somebody waits for the acknowledgement.
 };
 
 struct PagingSession {

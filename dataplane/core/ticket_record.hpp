@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TicketRecord: one request inside the core, from its event until its answer and the end of what it holds.
 //
-//   taking     waits for its turn to take frames; only the first of its queue holds pages
-//   settled    has all that it needs or under way; waits for loads and for its grants
-//   completing has been answered; holds its pages until the completing batch is acknowledged
+//   taking   waits for its turn to take frames; only the first of its queue holds pages
+//   settled  has all that it needs or under way; waits for loads and for its grants
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ struct PagedTable;
 struct PagingSession;
 
 enum class TicketKind : std::uint8_t { fault, prefetch, make_private, evict, budget };
-enum class TicketPhase : std::uint8_t { taking, settled, completing };
+enum class TicketPhase : std::uint8_t { taking, settled };
 
 struct TicketRecord {
   Ticket id{};

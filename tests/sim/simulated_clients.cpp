@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What clients do: they read their inbox in order, pin, write, answer, put off, release and talk nonsense.
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/simulation.hpp"
@@ -19,6 +20,7 @@ void Simulation::client_acts(SessionId id, Client& client) {
     const auto place = any_of(client.put_off);
     const PageKey page = place->page;
     if (client.pinned.contains(page)) return;
+    acknowledge(id, client);
     client.put_off.erase(place);
     return give_back(id, client, page, false);
   }
@@ -27,6 +29,7 @@ void Simulation::client_acts(SessionId id, Client& client) {
   if (die == 18) {
     if (!client.pinned.contains(page)) client.pinned[page] = false;
   } else if (die == 19 && !client.pinned.contains(page)) {
+    acknowledge(id, client);
     std::erase_if(client.put_off, [page](const Revoke& revoke) { return revoke.page == page; });
     give_back(id, client, page, true);
   }
@@ -45,8 +48,22 @@ void Simulation::handle(SessionId id, Client& client, const Batch& batch) {
     client.mapped[grant.page] = {.generation = grant.generation, .frame = grant.frame};
     if (random_.one_in(3)) client.pinned[grant.page] = false;
   }
+  client.owed = batch.number;
+  const bool awaited =
+      std::ranges::any_of(requests_, [id](const auto& entry) { return entry.second.session == id; });
+  if (awaited || random_.one_in(2)) acknowledge(id, client);
+}
+
+// Also before a client forgets what its next message is about: the core may go by the acknowledgement at once.
+void Simulation::acknowledge(SessionId id, Client& client) {
+  if (client.owed == 0) return;
   client.open_batch = 0;
-  feed(Granted{.session = id, .batch = batch.number});
+  feed(Granted{.session = id, .batch = std::exchange(client.owed, 0)});
+}
+
+void Simulation::say(SessionId id, Client& client, const Event& message) {
+  acknowledge(id, client);
+  feed(message);
 }
 
 void Simulation::handle(SessionId id, Client& client, const Revoke& revoke) {
@@ -55,26 +72,29 @@ void Simulation::handle(SessionId id, Client& client, const Revoke& revoke) {
   const auto pinned = client.pinned.find(revoke.page);
   if (pinned != client.pinned.end()) {
     pinned->second = true;
-    return feed(Busy{.session = id, .page = revoke.page, .generation = revoke.generation});
+    return say(id, client, Busy{.session = id, .page = revoke.page, .generation = revoke.generation});
   }
   if (client.attached.at(revoke.page.table) == RevokeMode::cooperative && random_.one_in(2)) {
     client.put_off.push_back(revoke);
-    return feed(Busy{.session = id, .page = revoke.page, .generation = revoke.generation, .later = true});
+    return say(id, client,
+               Busy{.session = id, .page = revoke.page, .generation = revoke.generation, .later = true});
   }
   give_back(id, client, revoke.page, false);
 }
 
 void Simulation::give_back(SessionId id, Client& client, PageKey page, bool release) {
+  acknowledge(id, client);
   const auto mapped = client.mapped.find(page);  // REQUIRES: there.
   const Generation generation = mapped->second.generation;
   client.mapped.erase(mapped);
   client.asked.erase(page);
   client.ended[page] = step_;
   if (release) {
-    return feed(
+    return say(
+        id, client,
         Release{.session = id, .page = page, .generation = generation, .drop_if_last = random_.one_in(2)});
   }
-  feed(Acked{.session = id, .page = page, .generation = generation});
+  say(id, client, Acked{.session = id, .page = page, .generation = generation});
 }
 
 void Simulation::unpin_one(SessionId id, Client& client) {
@@ -82,7 +102,7 @@ void Simulation::unpin_one(SessionId id, Client& client) {
   const auto place = any_of(client.pinned);
   const auto [page, owes_idle] = *place;
   client.pinned.erase(place);
-  if (owes_idle) feed(Idle{.session = id, .page = page});
+  if (owes_idle) say(id, client, Idle{.session = id, .page = page});
 }
 
 void Simulation::write_one(SessionId id, const Client& client) {

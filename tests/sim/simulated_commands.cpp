@@ -18,7 +18,10 @@ void Simulation::obey(const Command& command) {
     if (!evicting_.contains(evicted->page)) check_eviction(evicted->page, evicted->reason);
   } else if (const auto* stuck = std::get_if<SessionStuck>(&command)) {
     const auto client = clients_.find(stuck->session);
-    if (client != clients_.end()) client->second.stuck = stuck->stuck;
+    if (client == clients_.end()) return;
+    client->second.stuck = stuck->stuck;
+    must(Rule::protocol, !stuck->stuck || !client->second.inbox.empty() || lagging_,
+         "a client that has read all and answered all is not stuck");
   } else if (const auto* create = std::get_if<CreateFrame>(&command)) {
     device_.obey(*create);
     // P1: a load starts with the demand for its frame.

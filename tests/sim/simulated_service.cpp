@@ -43,6 +43,7 @@ void Simulation::request() {
   const auto first = static_cast<std::uint32_t>(random_.below(table.pages));
   const auto count =
       static_cast<std::uint32_t>(random_.between(1, random_.one_in(3) ? table.pages - first : 1));
+  acknowledge(client->first, client->second);
   const Ticket ticket{++last_ticket_};
   Request& made = requests_[ticket];
   made = {.kind = RequestKind::grant,

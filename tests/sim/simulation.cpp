@@ -74,6 +74,7 @@ void Simulation::everyone_answers() {
       }
       while (!client.put_off.empty()) {
         open = true;
+        acknowledge(id, client);
         const PageKey page = client.put_off.back().page;
         client.put_off.pop_back();
         client.pinned.erase(page);

@@ -55,6 +55,7 @@ class Simulation {
     std::vector<Revoke> put_off;                    // Answered `later`.
     Batch incoming;
     std::uint32_t open_batch = 0;
+    std::uint32_t owed = 0;  // The batch that its next message acknowledges.
     bool silent = false;
     bool stuck = false;  // By the core's word.
   };
@@ -98,6 +99,9 @@ class Simulation {
   // simulated_clients.cpp
   void client_acts(SessionId id, Client& client);
   void handle_next(SessionId id, Client& client);
+  // What the client says, with the acknowledgement that it owes.
+  void say(SessionId id, Client& client, const Event& message);
+  void acknowledge(SessionId id, Client& client);
   void handle(SessionId id, Client& client, const Batch& batch);
   void handle(SessionId id, Client& client, const Revoke& revoke);
   void give_back(SessionId id, Client& client, PageKey page, bool release);

@@ -108,23 +108,45 @@ TEST(PagerDeadline, ASecondEvictionDoesNotAskWhoStillOwesAnAnswer) {
 }
 
 TEST(PagerDeadline, AnUnacknowledgedBatchMakesItsSessionStuckAndDropsItsHolds) {
-  PagerRig rig(1);
+  PagerRig rig(2);
+  rig.start({alice, bob}, 8);
+  const Ticket first = rig.fault(alice, 0, 2);
+  rig.create();
+  rig.fill();
+  ASSERT_EQ(rig.pages<Grant>(), Pages{0});  // The other page waits behind it.
+  const Ticket other = rig.fault(bob, 2);
+  EXPECT_FALSE(rig.answer(other).has_value());
+  rig.pass(seconds(1));
+  EXPECT_TRUE(rig.has<SessionStuck>());
+  EXPECT_TRUE(rig.offloaded(first));
+  EXPECT_FALSE(rig.offloaded(other));
+  EXPECT_EQ(rig.residency(1), Residency::absent);
+  rig.clear();
+  rig.step(Granted{.session = alice, .batch = 1});
+  rig.fault(bob, 3);
+  EXPECT_EQ(rig.revoked(0), Sessions{alice});
+}
+
+TEST(PagerDeadline, AnAcknowledgementThatNobodyWaitsForHasNoDeadline) {
+  PagerRig rig(4);
   rig.start({alice, bob}, 8);
   rig.fault(alice, 0);
   rig.create();
   rig.fill();
-  const Ticket second = rig.fault(alice, 0);
-  const Ticket third = rig.fault(bob, 1);
-  EXPECT_TRUE(rig.done(second));
-  EXPECT_FALSE(rig.answer(third).has_value());
-  rig.pass(seconds(1));
+  ASSERT_EQ(rig.take_all<Grant>().size(), 1u);
+  EXPECT_FALSE(rig.core().next_deadline().has_value());
+  rig.pass(seconds(100));
+  rig.step(Tick{});
+  EXPECT_FALSE(rig.has<SessionStuck>());
+  // A request behind it gives the client a whole deadline from then on.
+  const Ticket behind = rig.fault(alice, 1);
+  rig.create();
+  rig.fill();
+  rig.pass(milliseconds(999));
+  EXPECT_FALSE(rig.has<SessionStuck>());
+  rig.pass(milliseconds(1));
   EXPECT_TRUE(rig.has<SessionStuck>());
-  EXPECT_TRUE(rig.offloaded(third));
-  rig.clear();
-  rig.map();
-  rig.step(Granted{.session = alice, .batch = 1});
-  rig.fault(bob, 1);
-  EXPECT_EQ(rig.revoked(0), Sessions{alice});
+  EXPECT_TRUE(rig.offloaded(behind));
 }
 
 TEST(PagerDeadline, RequestsBehindAnUnacknowledgedBatchAreOffloaded) {

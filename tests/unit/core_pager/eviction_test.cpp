@@ -158,20 +158,34 @@ TEST(PagerEviction, AnAcknowledgementThatNobodyAskedForEndsTheMapping) {
   EXPECT_EQ(rig.pages<Grant>(), Pages{0});
 }
 
-TEST(PagerEviction, HeldPagesAreNoVictimsBeforeTheCompletingBatchIsMapped) {
+TEST(PagerEviction, HeldPagesAreNoVictimsBeforeTheCompletingBatchIsSent) {
   PagerRig rig(2);
   rig.start({alice, bob}, 8);
   rig.fault(alice, 0, 2);
   rig.create();
   rig.fill();
-  rig.map();
-  rig.create();
-  ASSERT_EQ(rig.pages<Grant>(), Pages{1});
+  ASSERT_EQ(rig.pages<Grant>(), Pages{0});
   const Ticket waits = rig.fault(bob, 5);
   EXPECT_FALSE(rig.has<Revoke>());
   EXPECT_FALSE(rig.answer(waits).has_value());
   rig.map();
+  ASSERT_EQ(rig.pages<Grant>(), Pages{1});
   EXPECT_EQ(rig.pages<Revoke>(), Pages{1});
+}
+
+TEST(PagerEviction, APageWhoseAcknowledgementIsOwedIsAVictim) {
+  PagerRig rig(1);
+  rig.start({alice, bob}, 8);
+  rig.fault(alice, 0);
+  rig.create();
+  rig.fill();
+  ASSERT_EQ(rig.take_all<Grant>().size(), 1u);
+  const Ticket waits = rig.fault(bob, 5);
+  EXPECT_EQ(rig.revoked(0), Sessions{alice});
+  rig.step(Granted{.session = alice, .batch = 1});  // Comes with the answer.
+  rig.acked(alice, 0);
+  rig.settle();
+  EXPECT_TRUE(rig.done(waits));
 }
 
 TEST(PagerEviction, OnlyTheOldestStalledTicketTakesFrames) {
