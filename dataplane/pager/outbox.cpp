@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/pager/outbox.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -140,6 +141,12 @@ bool Outbox::acknowledge(std::uint32_t batch) {
   if (unacknowledged_ != batch || !batch_.empty()) return false;
   unacknowledged_.reset();
   return true;
+}
+
+bool Outbox::holds(PageKey page, Generation generation) const {
+  return std::ranges::any_of(batch_, [&](const OutgoingGrant& each) {
+    return each.grant.page == page && each.grant.generation == generation;
+  });
 }
 
 std::optional<std::uint32_t> Outbox::take_void_batch() { return std::exchange(void_batch_, std::nullopt); }

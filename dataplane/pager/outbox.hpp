@@ -64,6 +64,9 @@ class Outbox {
   // The client says that it has mapped `batch`. False: no such batch is open.
   bool acknowledge(std::uint32_t batch);
 
+  // The page is in a batch that has not left: the client can't have it, and its frame must stay until then.
+  bool holds(PageKey page, Generation generation) const;
+
   // For the owner to take and clear: receipt times of faults whose completion has left; pages that could not be handed
   // over; the batch that never left because none of its pages could be.
   std::vector<Nanoseconds>& completed_faults() { return completed_faults_; }

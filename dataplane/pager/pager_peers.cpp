@@ -15,13 +15,16 @@ void Pager::serve(SessionId id) {
   for (std::uint32_t message = 0; message < options_.messages_per_turn; ++message) {
     PeerSession* session = find_session(id);
     if (session == nullptr || session->gone) return;
-    const Result<std::optional<PeerMessage>> received = session->port().receive();
+    const Result<std::optional<PeerDatagram>> received = session->port().receive();
     if (!received) {
       return lose(*session, received.error().code == Errc::closed ? FailureKind::disconnected
                                                                   : FailureKind::protocol_violation);
     }
     if (!*received) return;
-    std::visit([&](const auto& content) { take(*session, content); }, **received);
+    const PeerDatagram& datagram = **received;
+    if (datagram.acknowledges != 0) take(*session, PeerGranted{datagram.acknowledges});
+    if (session->gone) return;
+    std::visit([&](const auto& content) { take(*session, content); }, datagram.message);
     // Who has just been answered has seldom said more, and looking would keep it waiting where it shares the processor.
     if (has_unsettled()) return;
   }
@@ -91,6 +94,7 @@ void Pager::take(PeerSession& session, const PeerAcked& message) {
   const Attachment* table = named(session, message.table, message.page, 1);
   if (table == nullptr) return;
   const PageKey page{.table = table->table, .index = message.page};
+  if (session.outbox().holds(page, Generation{message.generation})) return violate(session);
   session.record_end(page, Generation{message.generation});
   feed(Acked{.session = session.id(), .page = page, .generation = Generation{message.generation}});
 }
@@ -118,6 +122,7 @@ void Pager::take(PeerSession& session, const PeerRelease& message) {
     return;
   }
   const PageKey page{.table = table->table, .index = message.page};
+  if (session.outbox().holds(page, Generation{message.generation})) return violate(session);
   session.record_end(page, Generation{message.generation});
   released_page_ = page;
   released_destroyed_ = false;

@@ -61,6 +61,11 @@ struct PeerCancel {
 };
 using PeerMessage = std::variant<PeerFault, PeerPrefetch, PeerMakePrivate, PeerGranted, PeerAcked, PeerBusy,
                                  PeerIdle, PeerRelease, PeerPrioritize, PeerCutoff, PeerCancel>;
+// What a client sends at once.
+struct PeerDatagram {
+  PeerMessage message;
+  std::uint32_t acknowledges = 0;  // A batch, as PeerGranted said before the message would; 0: none.
+};
 
 // ---- to the client ----
 struct GrantedPage {
@@ -85,7 +90,7 @@ class PeerPort {
 
   virtual int fd() const = 0;  // For epoll.
   // nullopt: nothing there now. Errc::closed: hang-up. Errc::protocol: garbage; the session is to be closed.
-  virtual Result<std::optional<PeerMessage>> receive() = 0;
+  virtual Result<std::optional<PeerDatagram>> receive() = 0;
   // One message with up to grant_batch_pages descriptors. `completes`: the request that this batch completes, if any.
   // Errc::busy: the socket is full; try again when fd() is writable. Errc::exhausted: the user has too many descriptors
   // in flight (ETOOMANYREFS); try again after a while. Errc::closed: peer gone. The same for the other sends.

@@ -24,7 +24,7 @@ void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket
   epoch_ = epoch;
   broken_.reset();
   closing_ = false;
-  last_batch_ = 0;
+  last_batch_ = owed_ = 0;
   last_request_ = 0;
   socket_.open(std::move(socket), watch);
 }
@@ -87,7 +87,7 @@ Table* Paging::table_of(std::uint32_t number) const {
 
 bool Paging::send(const PeerMessage& message) {
   if (!socket_.is_open()) return false;
-  const pstw_device_message wire = wire::to_wire(message);
+  const pstw_device_message wire = wire::to_wire(message, std::exchange(owed_, 0));
   if (outbox_.empty()) {
     const auto sent = send_message(socket_.fd(), std::as_bytes(std::span(&wire, 1)));
     if (sent) return true;

@@ -6,6 +6,8 @@
 //   P2. Under that lock a page is marked wanted and `busy` sent, and later `idle`: in this order.
 //   P3. Nothing waits under the lock: what the socket doesn't take at once waits in a bounded queue.
 //   P4. A fault's pins are taken by whoever handles its completion, before the batch is acknowledged.
+//   P5. A batch after which nothing is open is acknowledged by the next message, whatever that is: the service waits for
+//       it only behind another request, and asks for a page by a revoke, whose answer is a message.
 #pragma once
 
 #include <array>
@@ -158,6 +160,7 @@ class Paging {
   bool closing_ = false;
   std::deque<pstw_device_message> outbox_;
   std::uint32_t last_batch_ = 0;
+  std::uint32_t owed_ = 0;  // The batch that the next message acknowledges; 0: none.
   std::uint64_t last_request_ = 0;
   std::unordered_map<std::uint64_t, Request*> requests_;
   std::unordered_map<std::uint32_t, Table*> tables_;  // By both numbers of a table.

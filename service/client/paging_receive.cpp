@@ -64,6 +64,7 @@ void Paging::descriptors_lost(std::span<const std::byte> datagram) {
 
 void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& lost) {
   if (batch.batch() != last_batch_ + 1) return break_off(violation("grant batches are numbered one by one"));
+  if (owed_ != 0) return break_off(violation("one batch at a time"));
   last_batch_ = batch.batch();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Table* const table = table_of(batch[i].table);
@@ -81,7 +82,11 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
   }
   commit(batch);
   if (batch.completes()) complete(*batch.completes());
-  send(PeerGranted{batch.batch()});
+  if (batch.completes() && requests_.empty()) {
+    owed_ = batch.batch();
+  } else {
+    send(PeerGranted{batch.batch()});
+  }
   fds_.clear();  // While the service makes the next batch.
 }
 

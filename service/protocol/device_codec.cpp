@@ -225,17 +225,22 @@ Result<DeviceMessage> read_device_message(const Wire& wire) {
 
 }  // namespace
 
-pstw_device_message to_wire(const PeerMessage& message) {
-  return std::visit([](const auto& one) { return write(one); }, message);
+pstw_device_message to_wire(const PeerMessage& message, std::uint32_t acknowledges) {
+  Wire wire = std::visit([](const auto& one) { return write(one); }, message);
+  if (acknowledges == 0) return wire;
+  CHECK(wire.batch == 0);
+  wire.batch = acknowledges;
+  return wire;
 }
 
-Result<PeerMessage> decode_peer_message(std::span<const std::byte> datagram) {
+Result<PeerDatagram> decode_peer_message(std::span<const std::byte> datagram) {
   if (datagram.size() != sizeof(Wire)) return broken("a device message has the wrong size");
   const Wire wire = TRY(open(datagram));
   const PeerMessage message = TRY(read_peer_message(wire));
-  if (!is_canonical(wire, to_wire(message)))
+  const std::uint32_t acknowledges = std::holds_alternative<PeerGranted>(message) ? 0 : wire.batch;
+  if (!is_canonical(wire, to_wire(message, acknowledges)))
     return broken("a device message uses a field that is not its own");
-  return message;
+  return PeerDatagram{message, acknowledges};
 }
 
 GrantEntry GrantBatch::operator[](std::size_t i) const {

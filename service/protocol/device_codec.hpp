@@ -16,9 +16,10 @@
 namespace penstock::wire {
 
 // ---- from the client ----
-pstw_device_message to_wire(const PeerMessage& message);
+// `acknowledges`: a batch, 0 for none. REQUIRES: none with PeerGranted, which names its own.
+pstw_device_message to_wire(const PeerMessage& message, std::uint32_t acknowledges = 0);
 // Errc::protocol with the broken rule as Error::operation.
-Result<PeerMessage> decode_peer_message(std::span<const std::byte> datagram);
+Result<PeerDatagram> decode_peer_message(std::span<const std::byte> datagram);
 
 // ---- from the service ----
 struct GrantEntry {

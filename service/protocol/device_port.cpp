@@ -11,10 +11,10 @@ namespace penstock {
 
 DevicePort::DevicePort(UniqueFd socket) : socket_(std::move(socket)) { CHECK(socket_); }
 
-Result<std::optional<PeerMessage>> DevicePort::receive() {
+Result<std::optional<PeerDatagram>> DevicePort::receive() {
   const auto length = receive_plain_message(socket_.get(), buffer_);
   if (!length) {
-    if (length.error().code == Errc::busy) return std::optional<PeerMessage>();
+    if (length.error().code == Errc::busy) return std::optional<PeerDatagram>();
     return length.error();
   }
   return std::optional(TRY(wire::decode_peer_message(std::span(buffer_).first(*length))));

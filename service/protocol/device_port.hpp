@@ -15,7 +15,7 @@ class DevicePort final : public PeerPort {
   explicit DevicePort(UniqueFd socket);
 
   int fd() const override { return socket_.get(); }
-  Result<std::optional<PeerMessage>> receive() override;
+  Result<std::optional<PeerDatagram>> receive() override;
   Result<> send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,
                        std::optional<PeerCompletion> completes) override;
   Result<> send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) override;

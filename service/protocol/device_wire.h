@@ -13,7 +13,7 @@ enum {
 };
 
 enum pstw_device_type {
-  // From the client.
+  // From the client. Each may acknowledge: batch (zero: none), which `granted` must.
   PSTW_FAULT = 0x01,         // request, table, page, count
   PSTW_PREFETCH = 0x02,      // request, table, page, count
   PSTW_MAKE_PRIVATE = 0x03,  // request, table (the shared one), page, count

@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 2: {
       const auto message = wire::decode_peer_message(input);
       if (!message) break;
-      const pstw_device_message again = wire::to_wire(*message);
+      const pstw_device_message again = wire::to_wire(message->message, message->acknowledges);
       CHECK(wire::decode_peer_message(std::as_bytes(std::span(&again, 1))));
       break;
     }

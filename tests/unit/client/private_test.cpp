@@ -35,8 +35,8 @@ class PrivatePages : public ScriptedClient {
     const auto release = device.next<PeerRelease>();
     EXPECT_EQ(release.table, service.table().number);
     EXPECT_EQ(release.generation, shared);
-    device.next<PeerGranted>();
     ASSERT_EQ(made.get(), PST_DONE);
+    collect_acknowledgement();
   }
 };
 
@@ -45,7 +45,6 @@ TEST_F(PrivatePages, AnAnonymousTableIsWritable) {
   auto pinned = pin_later(0, 2);
   const auto fault = service.device().next<PeerFault>();
   service.device().grant(fault.table, 0, 2, 1, fault.request, true);
-  service.device().next<PeerGranted>();
   ASSERT_EQ(pinned.get(), PST_DONE);
   writable(1) = 200;
   EXPECT_EQ(byte_of(1), 200);

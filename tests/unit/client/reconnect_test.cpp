@@ -85,7 +85,6 @@ TEST_F(Reconnect, ANewFaultOpensEverythingAgain) {
   EXPECT_EQ(byte_of(0), 1);
   EXPECT_FALSE(readable(1));
   device.grant(fault.table, 4, 1, 1, fault.request);
-  device.next<PeerGranted>();
   EXPECT_EQ(pinned.get(), PST_DONE);
   EXPECT_EQ(next_event(), PST_EVENT_RECONNECTED);
 
@@ -108,7 +107,6 @@ TEST_F(Reconnect, AGrantTakesThePlaceOfAPinnedPageOfTheOldService) {
   device.grant_filled(fault.table, 0, 1, 1);
   device.next<PeerGranted>();
   device.grant(fault.table, 1, 1, 1, fault.request);
-  device.next<PeerGranted>();
   ASSERT_EQ(pinned.get(), PST_DONE);
   EXPECT_EQ(byte_of(0), 1);
   EXPECT_EQ(service.table().pin_count(0), 1u);
@@ -124,7 +122,6 @@ TEST_F(Reconnect, APinnedPrivatePageKeepsItsContent) {
   auto first = pin_later(0);
   auto fault = service.device().next<PeerFault>();
   service.device().grant(fault.table, 0, 1, 1, fault.request, true);
-  service.device().next<PeerGranted>();
   ASSERT_EQ(first.get(), PST_DONE);
   const_cast<volatile std::uint8_t*>(bytes)[17] = 123;
   service.die();
@@ -134,7 +131,6 @@ TEST_F(Reconnect, APinnedPrivatePageKeepsItsContent) {
   fault = service.device().next<PeerFault>();
   service.device().grant(fault.table, 0, 2, 1, fault.request, true);
   EXPECT_EQ(service.device().next<PeerRelease>().page, 0u);
-  service.device().next<PeerGranted>();
   ASSERT_EQ(both.get(), PST_DONE);
   EXPECT_EQ(byte_of(0), 123);
   EXPECT_EQ(service.table().pin_count(0), 2u);
@@ -190,7 +186,6 @@ TEST_F(Reconnect, PinsGoOnWhileTheConnectionChanges) {
     auto pinned = pin_later(page);
     const auto fault = service.device().next<PeerFault>();
     service.device().grant(fault.table, page, 1, 1, fault.request);
-    service.device().next<PeerGranted>();
     ASSERT_EQ(pinned.get(), PST_DONE);
     ASSERT_EQ(next_event(), PST_EVENT_RECONNECTED);
     ASSERT_EQ(unpin(page), PST_DONE);

@@ -12,9 +12,8 @@ ScriptedPager::ScriptedPager(ScriptedDevice& device, ScriptedTable& table, std::
     : device_(device), table_(table), random_(seed), pages_(table.pages) {}
 
 bool ScriptedPager::settled() const {
-  return faults_.empty() && !batch_open_ && std::none_of(pages_.begin(), pages_.end(), [](const Page& page) {
-           return page.state == State::revoking;
-         });
+  return faults_.empty() && std::none_of(pages_.begin(), pages_.end(),
+                                         [](const Page& page) { return page.state == State::revoking; });
 }
 
 bool ScriptedPager::step() {
@@ -32,7 +31,7 @@ void ScriptedPager::on(const PeerFault& fault) {
 }
 
 void ScriptedPager::serve_faults() {
-  if (batch_open_ || faults_.empty()) return;
+  if (batch_open() || faults_.empty()) return;
   const PeerFault fault = faults_.front();
   std::vector<GrantedPage> granted;
   std::vector<UniqueFd> frames;
@@ -49,15 +48,7 @@ void ScriptedPager::serve_faults() {
   }
   faults_.pop_front();
   if (granted.empty()) return device_.complete(fault.request, TicketResult::done);
-  batch_open_ = true;
-  completing_ = fault;
   device_.grant(granted, fault.request);
-}
-
-void ScriptedPager::on(const PeerGranted& granted) {
-  require(batch_open_ && granted.batch == device_.last_batch(),
-          "a batch is acknowledged once, by its number");
-  batch_open_ = false;
 }
 
 void ScriptedPager::on(const PeerAcked& acked) {
@@ -93,9 +84,7 @@ void ScriptedPager::on(const PeerRelease& release) {
 void ScriptedPager::revoke_something() {
   const auto at = static_cast<std::uint32_t>(random_.below(pages_.size()));
   Page& page = pages_[at];
-  const bool protected_by_batch =
-      batch_open_ && at >= completing_.first && at < completing_.first + completing_.count;
-  if (page.state != State::granted || page.wants_idle || protected_by_batch) return;
+  if (page.state != State::granted || page.wants_idle) return;
   page.state = State::revoking;
   device_.revoke(table_.number, at, page.generation);
 }

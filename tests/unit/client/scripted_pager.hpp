@@ -41,8 +41,8 @@ class ScriptedPager {
 
   bool step();
   bool settled() const;
+  bool batch_open() const { return device_.acknowledged() != device_.last_batch(); }
   void on(const PeerFault& fault);
-  void on(const PeerGranted& granted);
   void on(const PeerAcked& acked);
   void on(const PeerBusy& busy);
   void on(const PeerIdle& idle);
@@ -60,8 +60,6 @@ class ScriptedPager {
   Random random_;
   std::vector<Page> pages_;
   std::deque<PeerFault> faults_;
-  bool batch_open_ = false;
-  PeerFault completing_{};  // Of the open batch: its pages are not revoked before it is acknowledged.
   std::uint64_t acked_ = 0, busy_ = 0, later_ = 0;
   std::string broken_;
 };

@@ -52,8 +52,15 @@ void SharedWords::store(std::uint32_t at, std::uint64_t word) {
 
 std::optional<PeerMessage> ScriptedDevice::next_within(std::chrono::milliseconds within) {
   if (!readable(port_.fd(), within)) return std::nullopt;
-  auto message = port_.receive();
-  return message ? *message : std::nullopt;
+  const auto datagram = port_.receive();
+  if (!datagram || !*datagram) return std::nullopt;
+  const auto* granted = std::get_if<PeerGranted>(&(*datagram)->message);
+  const std::uint32_t batch = granted != nullptr ? granted->batch : (*datagram)->acknowledges;
+  if (batch != 0) {
+    EXPECT_TRUE(batch == batch_ && batch != acknowledged_) << "a batch is acknowledged once, by its number";
+    acknowledged_ = batch;
+  }
+  return (*datagram)->message;
 }
 
 bool ScriptedDevice::hung_up() {

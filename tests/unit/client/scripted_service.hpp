@@ -74,11 +74,14 @@ class ScriptedDevice {
                 std::uint64_t released_bytes = 0);
   void closing() { (void)port_.send_closing(); }
   std::uint32_t last_batch() const { return batch_; }
+  // The last batch that was acknowledged, by a message of its own or with another, in what was read so far.
+  std::uint32_t acknowledged() const { return acknowledged_; }
   DevicePort& port() { return port_; }
 
  private:
   DevicePort port_;
   std::uint32_t batch_ = 0;
+  std::uint32_t acknowledged_ = 0;
 };
 
 class ScriptedService {

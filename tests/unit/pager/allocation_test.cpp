@@ -11,12 +11,12 @@ namespace {
 // A client that holds one message at a time and remembers nothing but the newest grant.
 class NarrowPort final : public PeerPort {
  public:
-  void say(const PeerMessage& message) { next_ = message; }
+  void say(const PeerMessage& message) { next_ = PeerDatagram{message}; }
   std::uint64_t generation = 0;
   std::uint32_t batch = 0, grants = 0;
 
   int fd() const override { return -1; }
-  Result<std::optional<PeerMessage>> receive() override { return std::exchange(next_, std::nullopt); }
+  Result<std::optional<PeerDatagram>> receive() override { return std::exchange(next_, std::nullopt); }
   Result<> send_grants(std::uint32_t number, std::span<const GrantedPage> pages,
                        std::optional<PeerCompletion>) override {
     batch = number;
@@ -29,7 +29,7 @@ class NarrowPort final : public PeerPort {
   Result<> send_closing() override { return {}; }
 
  private:
-  std::optional<PeerMessage> next_;
+  std::optional<PeerDatagram> next_;
 };
 
 TEST(PagerAllocations, AFaultOnAResidentPageMakesNone) {

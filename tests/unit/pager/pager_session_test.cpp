@@ -44,6 +44,45 @@ INSTANTIATE_TEST_SUITE_P(
                       PeerRelease{.request = 1, .table = 1, .page = 9, .generation = 1, .drop_if_last = true},
                       PeerPrioritize{.table = 0}, PeerCutoff{.table = 2, .pages = 1}));
 
+TEST(PagerSession, TakesTheAcknowledgementThatAMessageCarriesFirst) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(3 * frame);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  EXPECT_EQ(client->take<SentGrants>().batch, 1u);
+  client->say(PeerFault{.request = 2, .table = 1, .first = 1, .count = 1}, 1);
+  rig.settle();
+  EXPECT_EQ(client->take<SentGrants>().batch, 2u);
+  client->say(PeerFault{.request = 3, .table = 1, .first = 2, .count = 1});
+  rig.settle();
+  EXPECT_EQ(client->sent_count(), 0u) << "a batch before the last one was acknowledged";
+  client->say(PeerPrioritize{.table = 1}, 2);
+  rig.settle();
+  EXPECT_EQ(client->take<SentGrants>().batch, 3u);
+}
+
+TEST(PagerSession, CallsACarriedAcknowledgementOfAnotherBatchAViolation) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(2 * frame);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1}, 1);
+  rig.settle();
+  EXPECT_EQ(rig.take_news<PeerGone>().at(0).reason, FailureKind::protocol_violation);
+  EXPECT_EQ(client->sent_count(), 0u) << "what came with it doesn't count";
+}
+
+TEST(PagerSession, CallsAReleaseOfAPageThatHasNotLeftAViolation) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(2 * frame);
+  client->refuse_sends(Errc::busy);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  // Its frame must be there when the batch leaves at last.
+  client->say(PeerRelease{.request = 0, .table = 1, .page = 0, .generation = 1, .drop_if_last = true});
+  rig.settle();
+  EXPECT_EQ(rig.take_news<PeerGone>().at(0).reason, FailureKind::protocol_violation);
+  EXPECT_EQ(rig.checked.frames_alive(), 1u);
+}
+
 TEST(PagerSession, SurvivesAnswersAboutPagesThatWereNeverGranted) {
   PagerRig rig;
   ScriptedPort* client = rig.start(2 * frame);

@@ -11,15 +11,15 @@ Result<> ScriptedPort::refused() const {
   return {};
 }
 
-Result<std::optional<PeerMessage>> ScriptedPort::receive() {
+Result<std::optional<PeerDatagram>> ScriptedPort::receive() {
   if (!inbound_.empty()) {
-    const PeerMessage message = inbound_.front();
+    const PeerDatagram message = inbound_.front();
     inbound_.pop_front();
-    return std::optional<PeerMessage>(message);
+    return std::optional<PeerDatagram>(message);
   }
   if (garbage_) return Error{.code = Errc::protocol, .operation = "receive"};
   if (closed_) return Error{.code = Errc::closed, .operation = "receive"};
-  return std::optional<PeerMessage>();
+  return std::optional<PeerDatagram>();
 }
 
 Result<> ScriptedPort::send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,

@@ -34,7 +34,9 @@ using Sent = std::variant<SentGrants, SentRevoke, PeerCompletion, SentClosing>;
 class ScriptedPort final : public PeerPort {
  public:
   // What the client says next.
-  void say(const PeerMessage& message) { inbound_.push_back(message); }
+  void say(const PeerMessage& message, std::uint32_t acknowledges = 0) {
+    inbound_.push_back({message, acknowledges});
+  }
   void hang_up() { closed_ = true; }
   void say_garbage() { garbage_ = true; }
   // How sends fail from now on; nullopt: they work.
@@ -52,7 +54,7 @@ class ScriptedPort final : public PeerPort {
   std::deque<Sent>& sent() { return sent_; }
 
   int fd() const override { return -1; }
-  Result<std::optional<PeerMessage>> receive() override;
+  Result<std::optional<PeerDatagram>> receive() override;
   Result<> send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,
                        std::optional<PeerCompletion> completes) override;
   Result<> send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) override;
@@ -62,7 +64,7 @@ class ScriptedPort final : public PeerPort {
  private:
   Result<> refused() const;
 
-  std::deque<PeerMessage> inbound_;
+  std::deque<PeerDatagram> inbound_;
   std::deque<Sent> sent_;
   std::optional<Errc> refusal_;
   bool closed_ = false;
@@ -74,7 +76,7 @@ class PortToScript final : public PeerPort {
  public:
   explicit PortToScript(ScriptedPort& script) : script_(script) {}
   int fd() const override { return script_.fd(); }
-  Result<std::optional<PeerMessage>> receive() override { return script_.receive(); }
+  Result<std::optional<PeerDatagram>> receive() override { return script_.receive(); }
   Result<> send_grants(std::uint32_t batch, std::span<const GrantedPage> pages,
                        std::optional<PeerCompletion> completes) override {
     return script_.send_grants(batch, pages, completes);

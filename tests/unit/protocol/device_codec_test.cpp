@@ -19,17 +19,35 @@ TEST(DeviceCodec, GivesBackEachMessageOfAClient) {
     const Wire wire = wire::to_wire(message);
     const auto decoded = wire::decode_peer_message(bytes_of(wire));
     ASSERT_TRUE(decoded) << message.index() << ": " << decoded.error().operation;
-    EXPECT_EQ(decoded->index(), message.index());
-    const Wire again = wire::to_wire(*decoded);
+    EXPECT_EQ(decoded->message.index(), message.index());
+    EXPECT_EQ(decoded->acknowledges, 0u);
+    const Wire again = wire::to_wire(decoded->message);
     EXPECT_EQ(std::memcmp(&wire, &again, sizeof wire), 0) << message.index();
   }
+}
+
+TEST(DeviceCodec, GivesBackTheAcknowledgementThatAMessageCarries) {
+  for (const auto& message : test::sample_peer_messages()) {
+    if (std::holds_alternative<PeerGranted>(message)) continue;
+    const Wire wire = wire::to_wire(message, 4711);
+    const auto decoded = wire::decode_peer_message(bytes_of(wire));
+    ASSERT_TRUE(decoded) << message.index() << ": " << decoded.error().operation;
+    EXPECT_EQ(decoded->message.index(), message.index());
+    EXPECT_EQ(decoded->acknowledges, 4711u);
+  }
+}
+
+TEST(DeviceCodec, RefusesAnAcknowledgementOfNothing) {
+  Wire wire = wire::to_wire(PeerMessage(PeerGranted{1}));
+  wire.batch = 0;
+  EXPECT_FALSE(wire::decode_peer_message(bytes_of(wire)));
 }
 
 TEST(DeviceCodec, KeepsEveryFieldOfARelease) {
   const Wire wire = wire::to_wire(PeerMessage(PeerRelease{1, 2, 3, 4, true}));
   const auto decoded = wire::decode_peer_message(bytes_of(wire));
   ASSERT_TRUE(decoded);
-  const auto& release = std::get<PeerRelease>(*decoded);
+  const auto& release = std::get<PeerRelease>(decoded->message);
   EXPECT_EQ(release.request, 1u);
   EXPECT_EQ(release.table, 2u);
   EXPECT_EQ(release.page, 3u);

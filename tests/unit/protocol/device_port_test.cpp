@@ -42,7 +42,7 @@ TEST(DevicePort, ReceivesWhatAClientSaysInItsOrder) {
     const auto received = ends.port.receive();
     ASSERT_TRUE(received);
     ASSERT_TRUE(*received);
-    EXPECT_EQ((*received)->index(), message.index());
+    EXPECT_EQ((*received)->message.index(), message.index());
   }
   const auto nothing = ends.port.receive();
   ASSERT_TRUE(nothing);
