@@ -81,14 +81,12 @@ void SharedSocket::leave(Waiter& waiter, bool was_reader) {
   }
 }
 
-void linger_for_input(int fd, Linger& linger) {
-  pollfd one{fd, POLLIN, 0};
-  Nanoseconds now = monotonic_now();
-  while (linger.lingers(now) && ::poll(&one, 1, 0) == 0) {
-    ::sched_yield();
-    const Nanoseconds before = std::exchange(now, monotonic_now());
-    linger.yielded(before, now);
-  }
+bool yield_once(Linger& linger) {
+  const Nanoseconds before = monotonic_now();
+  if (!linger.lingers(before)) return false;
+  ::sched_yield();
+  linger.yielded(before, monotonic_now());
+  return true;
 }
 
 void poll_until(int fd, short events, Nanoseconds deadline) {

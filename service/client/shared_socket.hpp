@@ -85,8 +85,8 @@ class SharedSocket {
   Linger linger_{std::chrono::microseconds(30)};  // Most answers come within; a load doesn't.
 };
 
-// Looks for input, yielding between two looks, as long as `linger` says. REQUIRES: no lock is held.
-void linger_for_input(int fd, Linger& linger);
+// Lets others run, if `linger` says that a look at the socket is worth it after that. REQUIRES: no lock is held.
+bool yield_once(Linger& linger);
 // Blocks until one of `events` of poll, hang-up, a signal or the deadline. REQUIRES: no lock is held.
 void poll_until(int fd, short events, Nanoseconds deadline);
 
@@ -105,8 +105,8 @@ bool SharedSocket::wait(std::unique_lock<std::mutex>& lock, Waiter& waiter, Nano
       const std::shared_ptr<const ForkAwareFd> socket = socket_;  // Stays open while it is polled.
       Linger linger = linger_;
       lock.unlock();
-      linger_for_input(socket->get(), linger);
-      poll_until(socket->get(), POLLIN, deadline);
+      // What comes while it lingers is found by the receive itself.
+      if (!yield_once(linger)) poll_until(socket->get(), POLLIN, deadline);
       lock.lock();
       linger_ = linger;
       reader = socket == socket_;

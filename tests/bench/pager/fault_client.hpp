@@ -19,7 +19,7 @@ namespace penstock::bench {
 struct FaultTimes {
   std::vector<double> granted;  // Fault sent until the grant was received.
   std::vector<double> mapped;   // Until the page was mapped, and hidden from children.
-  std::vector<double> done;     // Until the acknowledgement was sent, too.
+  std::vector<double> done;     // Until its descriptor was closed, too.
 };
 
 class FaultClient {
@@ -43,6 +43,7 @@ class FaultClient {
   wire::DeviceBuffer buffer_;
   UniqueFds fds_;
   std::uint64_t request_ = 0;
+  std::uint32_t owed_ = 0;  // The batch that the next message acknowledges.
   Linger linger_{std::chrono::microseconds(30)};  // As the library does.
 };
 
