@@ -15,14 +15,20 @@ inline map_frame(c, g) {
   fi
 }
 
+/* Client: a message, with the acknowledgement that is owed. In one step: both are under the lock. */
+inline say(c, what, g) {
+  up[c]!what(g, owed[c]);
+  owed[c] = 0
+}
+
 /* Client: unmaps and says so, with the pin word already in `revoking`. */
 inline unmap_and_say(c, what, g) {
 #ifdef ACK_BEFORE_UNMAP
-  atomic { runs(c) && nfull(up[c]) -> up[c]!what(g) }
+  atomic { runs(c) && nfull(up[c]) -> say(c, what, g) }
   atomic { runs(c) -> maps[c] = 0; state[c] = UNMAPPED }
 #else
   atomic { runs(c) -> maps[c] = 0; state[c] = UNMAPPED }
-  atomic { runs(c) && nfull(up[c]) -> up[c]!what(g) }
+  atomic { runs(c) && nfull(up[c]) -> say(c, what, g) }
 #endif
 }
 
@@ -45,7 +51,13 @@ proctype App(byte c) {
   byte g;
   do
   :: atomic { runs(c) && state[c] == MAPPED && !pins[c] -> pins[c] = 1 }  /* pin: no message */
-  :: atomic { runs(c) && state[c] != MAPPED && nfull(up[c]) -> up[c]!fault(0); faulting[c] = 1 }
+  :: atomic { runs(c) && state[c] != MAPPED && nfull(up[c]) ->
+#ifdef NO_CARRY
+       up[c]!fault(0, 0);
+#else
+       say(c, fault, 0);
+#endif
+       faulting[c] = 1 }
      atomic { runs(c) && !faulting[c] -> skip }
   :: atomic { runs(c) && pins[c] ->  /* use, then the last unpin */
        assert(maps[c] != 0 && maps[c] == memory);
@@ -58,7 +70,7 @@ proctype App(byte c) {
      if
      :: atomic { runs(c) && !app_quiet[c] && !send_lock[c] && nfull(up[c]) ->
 #ifndef NO_IDLE
-          up[c]!idle(0);
+          say(c, idle, 0);
 #endif
           app_quiet[c] = 1 }
      :: atomic { runs(c) && app_quiet[c] -> skip }
@@ -93,14 +105,21 @@ proctype Agent(byte c) {
        late = g  /* Another thread will map it; this one goes on reading. */
 #elif defined(REFUSE_EQUAL)
        if
-       :: g == last_revoked -> up[c]!release(g)  /* and the fault waits on */
+       :: g == last_revoked -> say(c, release, g)  /* and the fault waits on */
        :: else -> map_frame(c, g)
        fi
 #else
        map_frame(c, g)
 #endif
      }
-     atomic { runs(c) && nfull(up[c]) -> up[c]!granted(0); g = 0; agent_quiet[c] = 1 }
+     if
+     :: atomic { runs(c) && nfull(up[c]) -> up[c]!granted(0, 0); g = 0; agent_quiet[c] = 1 }
+#ifdef OWES_BESIDE_REQUEST
+     :: atomic { runs(c) -> owed[c] = 1; g = 0; agent_quiet[c] = 1 }
+#else
+     :: atomic { runs(c) && !faulting[c] -> owed[c] = 1; g = 0; agent_quiet[c] = 1 }
+#endif
+     fi
 
 #ifdef STALE_GRANT
   :: atomic { runs(c) && late != 0 && state[c] == UNMAPPED -> map_frame(c, late); late = 0 }
@@ -128,26 +147,26 @@ proctype Agent(byte c) {
        wanted[c] = 1
 #endif
      }
-     atomic { runs(c) && nfull(up[c]) -> up[c]!busy(g); send_lock[c] = 0; g = 0; agent_quiet[c] = 1 }
+     atomic { runs(c) && nfull(up[c]) -> say(c, busy, g); send_lock[c] = 0; g = 0; agent_quiet[c] = 1 }
 #endif
 
 #ifdef COOPERATIVE
   :: atomic { runs(c) && down[c]?[revoke] && state[c] == MAPPED && !pins[c] && is_cooperative(c) &&
               nfull(up[c]) ->
-       down[c]?revoke, _; postponed[c] = 1; up[c]!later(0) }
+       down[c]?revoke, _; postponed[c] = 1; say(c, later, 0) }
 #endif
 
   /* Revoked and not mapped: a release is on its way, and is the answer. */
 #ifdef ANSWER_UNMAPPED
   :: atomic { runs(c) && down[c]?[revoke] && state[c] != MAPPED && nfull(up[c]) ->
-       down[c]?revoke, g; remember(g); up[c]!acked(g); g = 0 }
+       down[c]?revoke, g; remember(g); say(c, acked, g); g = 0 }
 #else
   :: atomic { runs(c) && down[c]?[revoke] && state[c] != MAPPED -> down[c]?revoke, g; remember(g); g = 0 }
 #endif
 
 #ifdef NOISE
   /* A confused client repeats an old acknowledgement. */
-  :: atomic { runs(c) && maps[c] != 0 && nfull(up[c]) -> up[c]!acked(maps[c] % 2 + 1) }
+  :: atomic { runs(c) && maps[c] != 0 && nfull(up[c]) -> up[c]!acked(maps[c] % 2 + 1, 0) }
 #endif
   od
 }

@@ -17,7 +17,8 @@ mtype = { alive, stopped, dying, gone };
 #else
 #define ROOM 3
 #endif
-chan up[CLIENTS] = [ROOM] of { mtype, byte };   /* client to service: kind, generation */
+/* Client to service: kind, generation, whether it acknowledges the open batch. */
+chan up[CLIENTS] = [ROOM] of { mtype, byte, bit };
 chan down[CLIENTS] = [3] of { mtype, byte }; /* service to client */
 
 /* A client's memory: the pin word, and what its address space maps (a generation; 0: nothing). */
@@ -30,6 +31,7 @@ bit wanted[CLIENTS];
 byte maps[CLIENTS];
 byte child_maps[CLIENTS];  /* A forked child: nothing, unless FORK_MAPS. */
 bit send_lock[CLIENTS];
+bit owed[CLIENTS];         /* The next message acknowledges the batch. */
 bit faulting[CLIENTS];     /* App waits for the answer to its fault. */
 bit app_quiet[CLIENTS];    /* App is not between a change of the word and the message about it. */
 bit agent_quiet[CLIENTS];
@@ -116,7 +118,7 @@ proctype World() {
 #define is_quiet(c) \
   (!closed[c] && runs(c) && empty(up[c]) && empty(down[c]) && app_quiet[c] && agent_quiet[c])
 #define record_is_wrong(c)                                                                  \
-  (is_quiet(c) && (granted_to[c] != maps[c] || batch_open[c] || (busy_with[c] && !pins[c]) || \
+  (is_quiet(c) && (granted_to[c] != maps[c] || batch_open[c] != owed[c] || (busy_with[c] && !pins[c]) || \
                    (revoked[c] && !postponed[c]) || (faulting[c] && !waiting[c])))
 
 proctype Observer() {

@@ -10,8 +10,12 @@ inline end_grant(c) {
   busy_with[c] = 0
 }
 
-inline handle(c, kind, g) {
+inline handle(c, kind, g, acknowledges) {
   stuck[c] = 0;
+  if
+  :: acknowledges -> assert(batch_open[c]); batch_open[c] = 0
+  :: else
+  fi;
   if
   :: kind == fault -> waiting[c] = (demand -> BEHIND : FIRST)
   :: kind == granted -> assert(batch_open[c]); batch_open[c] = 0
@@ -40,7 +44,7 @@ inline send_revoke(c) {
 
 inline close_session(c) {
   do
-  :: nempty(up[c]) -> up[c]?_, _
+  :: nempty(up[c]) -> up[c]?_, _, _
   :: empty(up[c]) -> break
   od;
   do
@@ -62,7 +66,11 @@ inline close_session(c) {
 #define is_over(c) (!closed[c] && ((life[c] == dying && !forked[c]) || life[c] == gone))
 #endif
 #define can_answer(c) (!closed[c] && waiting[c] == FIRST && nfull(down[c]) && !evicting)
-#define is_victim(c) (!busy_with[c] && !stuck[c] && !batch_open[c] && waiting[c] != FIRST)
+#ifdef HOLD_OWED
+#define is_victim(c) (!busy_with[c] && !stuck[c] && waiting[c] != FIRST && !batch_open[c])
+#else
+#define is_victim(c) (!busy_with[c] && !stuck[c] && waiting[c] != FIRST)
+#endif
 #ifdef EARLY_DESTROY
 #define all_ended (granted_to[0] == 0 || granted_to[1] == 0)
 #else
@@ -107,8 +115,10 @@ inline decide() {
 proctype Inbox(byte c) {
   mtype kind;
   byte g;
+  bit acknowledges;
   do
-  :: d_step { !closed[c] && nempty(up[c]) -> up[c]?kind, g; handle(c, kind, g); kind = 0; g = 0; decide() }
+  :: d_step { !closed[c] && nempty(up[c]) -> up[c]?kind, g, acknowledges; handle(c, kind, g, acknowledges);
+       kind = 0; g = 0; acknowledges = 0; decide() }
   od
 }
 
@@ -124,9 +134,6 @@ proctype Session(byte c) {
 proctype Deadline(byte c) {
   do
   :: d_step { evicting && revoked[c] && !closed[c] -> stuck[c] = 1; evicting = 0; decide() }
-#ifndef NO_BATCH_DEADLINE
-  :: d_step { demand && batch_open[c] && !stuck[c] && !closed[c] -> stuck[c] = 1; decide() }
-#endif
   od
 }
 #endif

@@ -115,6 +115,23 @@ TEST_F(Served, ThreadsPageThroughADeviceThatIsTooSmall) {
   EXPECT_EQ(one.residency().pinned_bytes + two.residency().pinned_bytes, 0u);
 }
 
+// After its fault it says nothing any more, not even that it has mapped the page: nobody waits for that.
+TEST_F(Served, AnIdleClientKeepsNoPageFromAnother) {
+  start(4 * page);
+  const std::string file = write("m.safetensors", 20);
+  Client one(service->socket()), two(service->socket());
+  one.open(file);
+  two.open(file);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    ASSERT_EQ(one.pin(0, 4 * page), PST_DONE) << one.error();
+    EXPECT_TRUE(is_the_file(one, 0, 4 * page));
+    ASSERT_EQ(one.unpin(0, 4 * page), PST_DONE);
+    ASSERT_EQ(two.pin(8 * page, 4 * page), PST_DONE) << two.error();
+    EXPECT_TRUE(is_the_file(two, 8 * page, 4 * page));
+    ASSERT_EQ(two.unpin(8 * page, 4 * page), PST_DONE);
+  }
+}
+
 TEST_F(Served, APageMadePrivateIsWritableHereAndTheFilesElsewhere) {
   start();
   const std::string file = write("m.safetensors", 4);

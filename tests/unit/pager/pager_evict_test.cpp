@@ -219,6 +219,68 @@ TEST(PagerEviction, FailsWhoWaitsWhenTheWriterIsLost) {
   rig.pager->core().verify();
 }
 
+// Two clients and room for one page; the first has it, and owes the acknowledgement.
+struct OwingClient {
+  OwingClient() {
+    first->say(PeerFault{.request = 1, .table = 1, .first = 0, .count = 1});
+    rig.settle();
+    generation = first->take<SentGrants>().pages.at(0).generation;
+    rig.now += std::chrono::seconds(100);
+    rig.settle();
+    second->say(PeerFault{.request = 1, .table = 1, .first = 1, .count = 1});
+    rig.settle();
+  }
+  PagerRig rig{{.device = {.frames = 1}}};
+  ScriptedPort* first = rig.start(2 * frame);
+  ScriptedPort* second = rig.open_session(2);
+  const bool attached = (rig.attach(2, 1, 2), true);
+  std::uint64_t generation = 0;
+};
+
+TEST(PagerEviction, AsksAnIdleClientThatOwesAnAcknowledgement) {
+  OwingClient owing;
+  EXPECT_EQ(owing.first->take<SentRevoke>().generation, owing.generation);
+  owing.first->say(PeerAcked{.table = 1, .page = 0, .generation = owing.generation}, 1);
+  owing.rig.settle();
+  EXPECT_EQ(owing.second->take<SentGrants>().pages.at(0).page, 1u);
+  EXPECT_TRUE(owing.rig.take_news<PeerGone>().empty());
+  owing.rig.pager->core().verify();
+}
+
+TEST(PagerEviction, TakesThePageOfAClientThatDiesOwingAnAcknowledgement) {
+  OwingClient owing;
+  owing.first->hang_up();
+  owing.rig.settle();
+  owing.rig.mail(mail::CloseSession{.session = SessionId{1}});
+  owing.rig.settle();
+  EXPECT_EQ(owing.second->take<SentGrants>().pages.at(0).page, 1u);
+  owing.rig.pager->core().verify();
+}
+
+TEST(PagerEviction, MakesAPageOfAnOwedBatchPrivate) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(2 * frame);
+  rig.open_private(2, TableKind::overlay, 2, 1, 1);
+  rig.attach(1, 2, 2);
+  client->say(PeerFault{.request = 1, .table = 1, .first = 1, .count = 1});
+  rig.settle();
+  const SentGrants shared = client->take<SentGrants>();
+  client->say(PeerMakePrivate{.request = 2, .table = 1, .first = 1, .count = 1}, 1);
+  rig.settle();
+  const SentGrants made = client->take<SentGrants>();
+  EXPECT_EQ(made.batch, 2u);
+  EXPECT_EQ(rig.content(made.pages.at(0)), rig.content(shared.pages.at(0)));
+  client->say(PeerRelease{.request = 0,
+                          .table = 1,
+                          .page = 1,
+                          .generation = shared.pages.at(0).generation,
+                          .drop_if_last = false},
+              2);
+  rig.settle();
+  EXPECT_TRUE(rig.take_news<PeerGone>().empty());
+  rig.pager->core().verify();
+}
+
 TEST(PagerEviction, GoesOnWithTheNextWriter) {
   PagerRig rig({.device = {.addressable = false}});
   ScriptedPort* client = rig.start(3 * frame);
