@@ -80,7 +80,8 @@ static void sha256_hex(const unsigned char* bytes, uint64_t size, char hex[65]) 
 }
 
 /* The bytes of a pinned tensor, where the processor can read them. */
-static const unsigned char* look_at(struct run* run, const pst_table_info* info, uint64_t offset, uint64_t bytes) {
+static const unsigned char* look_at(struct run* run, const pst_table_info* info, uint64_t offset,
+                                    uint64_t bytes) {
   if (!run->on_gpu) return (const unsigned char*)info->address + offset;
   if (bytes > run->copy_room) {
     free(run->copy);
@@ -187,8 +188,8 @@ int main(int count, char** words) {
   }
   clock_gettime(CLOCK_MONOTONIC, &end);
   if (holds) hold(&run);
-  printf("{\"device\":\"%s\",\"tensors\":%" PRIu32 ",\"compared\":%" PRIu64 ",\"different\":%" PRIu64 ",\"offloaded\":%" PRIu64
-         ",\"bytes\":%" PRIu64 ",\"seconds\":%.3f}\n",
+  printf("{\"device\":\"%s\",\"tensors\":%" PRIu32 ",\"compared\":%" PRIu64 ",\"different\":%" PRIu64
+         ",\"offloaded\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"seconds\":%.3f}\n",
          device.id, checkpoint.tensors, run.compared, run.different, run.offloaded, run.bytes,
          (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
   fflush(stdout);
