@@ -134,6 +134,10 @@ proctype Session(byte c) {
 proctype Deadline(byte c) {
   do
   :: d_step { evicting && revoked[c] && !closed[c] -> stuck[c] = 1; evicting = 0; decide() }
+#ifndef NO_BATCH_DEADLINE  /* Only where a request waits behind the batch. */
+  :: d_step { demand && batch_open[c] && waiting[c] == FIRST && !stuck[c] && !closed[c] ->
+       stuck[c] = 1; decide() }
+#endif
   od
 }
 #endif
