@@ -126,9 +126,11 @@ TEST_F(Served, AnIdleClientKeepsNoPageFromAnother) {
     ASSERT_EQ(one.pin(0, 4 * page), PST_DONE) << one.error();
     EXPECT_TRUE(is_the_file(one, 0, 4 * page));
     ASSERT_EQ(one.unpin(0, 4 * page), PST_DONE);
+    rest(one);
     ASSERT_EQ(two.pin(8 * page, 4 * page), PST_DONE) << two.error();
     EXPECT_TRUE(is_the_file(two, 8 * page, 4 * page));
     ASSERT_EQ(two.unpin(8 * page, 4 * page), PST_DONE);
+    rest(two);
   }
 }
 
