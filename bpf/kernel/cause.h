@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Why a folio leaves the page cache, from what the task that removes it is doing. */
+#pragma once
+
+/* Of the running kernel; set before loading. */
+const volatile __u32 page_shift = 12;
+
+#ifdef __TARGET_ARCH_x86
+enum {
+  CALL_WRITE = 1,
+  CALL_PWRITE = 18,
+  CALL_WRITEV = 20,
+  CALL_MADVISE = 28,
+  CALL_SENDFILE = 40,
+  CALL_FADVISE = 221,
+  CALL_SPLICE = 275,
+  CALL_FALLOCATE = 285,
+  CALL_PWRITEV = 296,
+};
+#else
+enum {
+  CALL_WRITE = 64,
+  CALL_PWRITE = 68,
+  CALL_WRITEV = 66,
+  CALL_MADVISE = 233,
+  CALL_SENDFILE = 71,
+  CALL_FADVISE = 223,
+  CALL_SPLICE = 76,
+  CALL_FALLOCATE = 47,
+  CALL_PWRITEV = 70,
+};
+#endif
+/* The same on all architectures. */
+enum { CALL_IO_URING_ENTER = 426, CALL_PROCESS_MADVISE = 440 };
+
+static __always_inline long system_call_of(struct task_struct* task) {
+  void* const registers = (void*)bpf_task_pt_regs(task);
+#ifdef __TARGET_ARCH_x86
+  return (long)((struct pt_regs___x86*)registers)->orig_ax;
+#else
+  return ((struct pt_regs___arm64*)registers)->syscallno;
+#endif
+}
+
+/* Writers hold the inode's lock, also those that write direct; who drops caches does not. */
+static __always_inline bool is_being_written(struct inode* inode) {
+  if (!bpf_core_field_exists(inode->i_rwsem.count)) return false; /* PREEMPT_RT has another lock there. */
+  return inode->i_rwsem.count.counter != 0;
+}
+
+static __always_inline enum pst_cause cause_within_reclaim(__u32 reclaims) {
+  if (reclaims & (1u << PST_RECLAIM_DIRECT)) return PST_CAUSE_DIRECT_RECLAIM;
+  if (reclaims & (1u << PST_RECLAIM_MEMCG)) return PST_CAUSE_MEMCG_LIMIT;
+  return PST_CAUSE_OTHER_RECLAIM;
+}
+
+static __always_inline enum pst_cause cause_of_system_call(long number, struct inode* inode) {
+  switch (number) {
+    case CALL_MADVISE:
+    case CALL_PROCESS_MADVISE: return PST_CAUSE_OTHER_RECLAIM;
+    case CALL_FADVISE: return PST_CAUSE_FADVISE;
+    case CALL_FALLOCATE: return PST_CAUSE_TRUNCATE;
+    case CALL_IO_URING_ENTER: return is_being_written(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
+    case CALL_WRITE:
+    case CALL_WRITEV:
+    case CALL_PWRITE:
+    case CALL_PWRITEV:
+    case CALL_SENDFILE:
+    case CALL_SPLICE: return is_being_written(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
+    default: return PST_CAUSE_OTHER;
+  }
+}
+
+static __always_inline enum pst_cause cause_of_removal(struct task_struct* task, struct inode* inode,
+                                                       __u64 page) {
+  const __u32 flags = task->flags;
+  if (flags & TASK_IS_KSWAPD) return PST_CAUSE_KSWAPD;
+  const struct task_state* const state = bpf_task_storage_get(&tasks, task, 0, 0);
+  if (state && state->reclaims) return cause_within_reclaim(state->reclaims);
+  /* DAMON reclaims on a thread of its own, outside all of the above. */
+  if ((flags & TASK_IS_KERNEL_THREAD) && task->comm[0] == 'k' && task->comm[1] == 'd' &&
+      task->comm[2] == 'a' && task->comm[3] == 'm')
+    return PST_CAUSE_OTHER_RECLAIM;
+  /* Truncation moves the end of the file first and takes the pages beyond it then, whoever asked for it. */
+  if (page << (page_shift & 31) >= (__u64)inode->i_size) return PST_CAUSE_TRUNCATE;
+  if (flags & TASK_IS_KERNEL_THREAD) return PST_CAUSE_OTHER;
+  return cause_of_system_call(system_call_of(task), inode);
+}
+
+static __always_inline bool is_reclaim(enum pst_cause cause) { return cause <= PST_CAUSE_OTHER_RECLAIM; }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Major faults on tracked files: begun where the file's page is looked for, ended by the processor's software event. */
+#pragma once
+
+static __always_inline int fault_begins(struct address_space* space) {
+  const __u64 mapping = (__u64)space;
+  const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
+  struct task_struct* const task = bpf_get_current_task_btf();
+  if (!key) {
+    /* A fault that turned out minor has no end: what it began must not count for this one. */
+    struct task_state* const stale = bpf_task_storage_get(&tasks, task, 0, 0);
+    if (stale) stale->fault_began_ns = 0;
+    return 0;
+  }
+  struct task_state* const state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  if (!state) {
+    struct pst_machine* const counters = machine_counters();
+    if (counters) COUNT(counters->tasks_lost, 1);
+    return 0;
+  }
+  state->fault_slot = key->slot;
+  state->fault_began_ns = bpf_ktime_get_ns();
+  return 0;
+}
+
+SEC("?tp_btf/mm_filemap_fault")
+int BPF_PROG(fault_begin, struct address_space* space) { return fault_begins(space); }
+
+/* For kernels before 6.12, where they allow programs at the entry of functions. */
+SEC("?fentry/filemap_fault")
+int BPF_PROG(fault_begin_by_function, struct vm_fault* fault) {
+  return fault_begins(fault->vma->vm_file->f_mapping);
+}
+
+SEC("?perf_event")
+int fault_end(void* context) {
+  struct task_struct* const task = bpf_get_current_task_btf();
+  struct task_state* const state = bpf_task_storage_get(&tasks, task, 0, 0);
+  if (!state || state->fault_began_ns == 0) return 0;
+  const __u64 ns = bpf_ktime_get_ns() - state->fault_began_ns;
+  const __u32 slot = state->fault_slot;
+  state->fault_began_ns = 0;
+  struct pst_file* const file = bpf_map_lookup_elem(&files, &slot);
+  if (!file) return 0;
+  COUNT(file->major_faults, 1);
+  COUNT(file->major_fault_ns, ns);
+  struct pst_machine* const counters = machine_counters();
+  const __u32 bucket = histogram_bucket(ns);
+  if (counters && bucket < PST_HISTOGRAM_BUCKETS) COUNT(counters->fault_histogram[bucket], 1);
+  return 0;
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/kernel_probes.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bpf/probe_plan.hpp"
+#include "dataplane/base/check.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t dax_flag = 1 << 13;  // S_DAX of the kernel's inode: its pages are in no page cache.
+constexpr int steady_attempts = 3;
+
+std::uint64_t page_bytes() { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+// Why the page cache of what was found can't be traced; "" when it can.
+std::string untraceable(const pst_resolved& seen) {
+  if (seen.magic == TMPFS_MAGIC) return "tmpfs: what is added there is not traced";
+  if (seen.magic == RAMFS_MAGIC) return "ramfs: what is added there is not traced";
+  if (seen.magic == HUGETLBFS_MAGIC) return "hugetlbfs: its pages are not in the page cache";
+  if ((seen.inode_flags & dax_flag) != 0) return "DAX: the file has no pages in the page cache";
+  return {};
+}
+
+ReclaimSample sample_of(const pst_episodes& episodes) {
+  return {episodes.count, episodes.ns, episodes.pages * page_bytes(), episodes.longest_ns};
+}
+
+Hint hint_of(const pst_hint& raw) {
+  Hint hint;
+  hint.at = Nanoseconds(raw.at_ns);
+  hint.cgroup = raw.cgroup;
+  hint.bytes = raw.pages * page_bytes();
+  hint.process = raw.process;
+  std::copy_n(raw.command, hint.command.size() - 1, hint.command.begin());
+  if (raw.kind == PST_HINT_RECLAIMED) {
+    hint.kind = Hint::Kind::reclaimed;
+    hint.file = raw.slot;
+    hint.cause = static_cast<RemovalCause>(raw.detail);
+  } else if (raw.kind == PST_HINT_STALL) {
+    hint.kind = Hint::Kind::stall;
+    hint.reclaim = static_cast<ReclaimKind>(raw.detail);
+    hint.duration = Nanoseconds(raw.ns);
+  } else {
+    hint.kind = Hint::Kind::oom_kill;
+  }
+  return hint;
+}
+
+template <class Counters>
+LatencyHistogram histogram_of(const Counters& counters) {
+  LatencyHistogram histogram{};
+  static_assert(sizeof histogram == sizeof counters);
+  std::ranges::copy(counters, histogram.begin());
+  return histogram;
+}
+
+}  // namespace
+
+std::unique_ptr<KernelProbes> KernelProbes::open(const ProbeOptions& options) {
+  const UniqueFd root(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const KernelFacts facts = root ? read_kernel_facts(root.get()) : KernelFacts{};
+  std::vector<ProbeReport> reports;
+  std::unique_ptr<Programs> programs;
+  if (options.use_bpf) {
+    programs = Programs::load(facts, options.programs, reports);
+  } else {
+    for (const ProbePlan& plan : probe_plans()) reports.push_back({.name = plan.name, .why = "turned off"});
+  }
+  return std::unique_ptr<KernelProbes>(new KernelProbes(facts, std::move(programs), std::move(reports)));
+}
+
+KernelProbes::KernelProbes(const KernelFacts& facts, std::unique_ptr<Programs> programs,
+                           std::vector<ProbeReport> reports)
+    : facts_(facts),
+      programs_(std::move(programs)),
+      reports_(std::move(reports)),
+      extent_table_(PST_EXTENTS_MAX),
+      files_(PST_FILES_MAX),
+      free_slots_(PST_FILES_MAX) {
+  std::iota(free_slots_.begin(), free_slots_.end(), 0u);
+  level_ = best_level();
+  warn_of_losses();
+}
+
+KernelProbes::~KernelProbes() = default;
+
+ProbeLevel KernelProbes::best_level() const {
+  if (programs_ && programs_->attached(Probe::page_cache)) {
+    return programs_->attached(Probe::major_faults) ? ProbeLevel::traced_and_faults : ProbeLevel::traced;
+  }
+  // This program's own file stands for any on a disk.
+  const UniqueFd self(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  return self ? ResidencyQuery::choose(self.get(), facts_).level() : ProbeLevel::none;
+}
+
+void KernelProbes::warn_of_losses() {
+  for (const ProbeReport& report : reports_) {
+    if (!report.attached) warnings_.add(fmt::format("probe {} is not attached: {}", report.name, report.why));
+  }
+  if (level_ < ProbeLevel::traced) {
+    warnings_.add(fmt::format(
+        "the page cache of checkpoints is known by {} only: how much is resident, not why it left",
+        probe_level_name(level_)));
+  } else if (level_ < ProbeLevel::traced_and_faults) {
+    warnings_.add("the page cache of checkpoints is traced, major faults on them are not");
+  }
+}
+
+std::vector<ProbeReport> KernelProbes::report() {
+  for (std::size_t i = 0; programs_ && i < probes; ++i)
+    reports_[i].missed = programs_->missed(static_cast<Probe>(i));
+  return reports_;
+}
+
+std::optional<pst_resolved> KernelProbes::find(int fd, Mapping& mapping, std::string& why) {
+  if (!programs_ || !programs_->attached(Probe::page_cache)) {
+    why = reports_[static_cast<std::size_t>(Probe::page_cache)].why;
+    return std::nullopt;
+  }
+  // The kernel tells of mappings which inode they show: of an overlay's file, the one below.
+  Result<Mapping> one_page = Mapping::shared(fd, page_bytes(), Access::read);
+  if (!one_page) {
+    why = fmt::format("the file can't be mapped: {}", std::strerror(one_page.error().native));
+    return std::nullopt;
+  }
+  mapping = *std::move(one_page);
+  const auto address = reinterpret_cast<std::uint64_t>(mapping.data());
+  const Result<std::vector<pst_resolved>> all = programs_->resolve(address);
+  if (!all) {
+    why = explain_refusal(facts_, all.error().operation, all.error().native);
+    return std::nullopt;
+  }
+  const auto seen = std::ranges::find(*all, address, &pst_resolved::address);
+  if (seen == all->end()) {
+    why = "the kernel does not tell which inode lies behind the file";
+    return std::nullopt;
+  }
+  why = untraceable(*seen);
+  return why.empty() ? std::optional(*seen) : std::nullopt;
+}
+
+Result<Tracking> KernelProbes::track(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return Error{Errc::io, errno, "fstat of a file to track"};
+  if (!S_ISREG(status.st_mode)) return Error{Errc::invalid, 0, "track what is no regular file"};
+  Mapping mapping;
+  std::string why;
+  const std::optional<pst_resolved> seen = find(fd, mapping, why);
+  const auto identity = [](const pst_resolved& of) { return KernelFile{of.device, of.inode, of.generation}; };
+  if (seen) {
+    const auto known = slot_of_key_.find(seen->key);
+    if (known != slot_of_key_.end()) {
+      ++files_[known->second]->users;
+      return Tracking{FileId{known->second}, level_, identity(*seen), {}};
+    }
+  }
+  if (free_slots_.empty()) return Error{Errc::exhausted, 0, "track one more file"};
+  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) return Error{Errc::exhausted, errno, "duplicate the descriptor of a file to track"};
+  const std::uint32_t slot = free_slots_.front();
+  const ResidencyQuery query = ResidencyQuery::choose(own.get(), facts_);
+  auto file =
+      std::make_unique<TrackedFile>(std::move(own), query, static_cast<std::uint64_t>(status.st_size));
+  const bool traced = seen && attach_counters(slot, *file, *seen, std::move(mapping), why);
+  if (!traced && query.level() == ProbeLevel::none) why += fmt::format("; {}", query.why());
+  free_slots_.erase(free_slots_.begin());
+  files_[slot] = std::move(file);
+  if (!traced) return Tracking{FileId{slot}, query.level(), std::nullopt, why};
+  return Tracking{FileId{slot}, level_, identity(*seen), {}};
+}
+
+bool KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen,
+                                   Mapping mapping, std::string& why) {
+  const std::optional<ExtentRun> run = extent_table_.take((file.bytes() + page_bytes() - 1) / page_bytes());
+  if (!run) {
+    why = "there are no more extents to count in";
+    return false;
+  }
+  file.count_at({programs_->files(), programs_->extents()}, slot, *run, seen, std::move(mapping));
+  const pst_file_key key{
+      .slot = slot, .first_extent = run->first, .extents = run->count, .extent_shift = run->shift};
+  const Result<> added = programs_->add_key(seen.key, key);
+  CHECK(added);  // There are as many places as slots.
+  slot_of_key_[seen.key] = slot;
+  count_from_here(file);
+  return true;
+}
+
+// The kernel's own number is read while events may come; a file that does not come to rest is set right by reconcile().
+void KernelProbes::count_from_here(TrackedFile& file) {
+  for (int attempt = 0; attempt < steady_attempts; ++attempt) {
+    const std::optional<std::uint64_t> before = kernel_pages(file);
+    const bool steady = file.begin(before.value_or(0));
+    if (steady && before && kernel_pages(file) == before) return;
+  }
+}
+
+std::optional<std::uint64_t> KernelProbes::kernel_pages(const TrackedFile& file) {
+  const Result<std::vector<pst_resolved>> all = programs_->resolve(file.mapped_at());
+  if (!all) return std::nullopt;
+  const auto seen = std::ranges::find(*all, file.mapped_at(), &pst_resolved::address);
+  return seen == all->end() ? std::nullopt : std::optional(seen->pages);
+}
+
+void KernelProbes::untrack(FileId id) {
+  const auto slot = static_cast<std::uint32_t>(id);
+  CHECK(slot < files_.size() && files_[slot]);
+  TrackedFile& file = *files_[slot];
+  if (--file.users > 0) return;
+  if (file.traced()) {
+    // Before the descriptor goes: as long as that is held, the key means this file and no other.
+    programs_->remove_key(file.key());
+    slot_of_key_.erase(file.key());
+    extent_table_.give_back(file.run());
+  }
+  files_[slot].reset();
+  free_slots_.push_back(slot);
+}
+
+const TrackedFile& KernelProbes::at(FileId id) const {
+  const auto slot = static_cast<std::size_t>(id);
+  CHECK(slot < files_.size() && files_[slot]);
+  return *files_[slot];
+}
+
+FileSample KernelProbes::sample(FileId file) { return at(file).sample(level_); }
+
+std::size_t KernelProbes::sample_extents(FileId file, std::span<ExtentSample> extents) {
+  const TrackedFile& tracked = at(file);
+  const std::size_t count = std::min(extents.size(), tracked.extents());
+  for (std::size_t i = 0; i < count; ++i) extents[i] = tracked.extent(i);
+  return count;
+}
+
+std::uint64_t KernelProbes::extent_bytes(FileId file) const { return at(file).extent_bytes(); }
+std::size_t KernelProbes::extents(FileId file) const { return at(file).extents(); }
+
+std::vector<CgroupSample> KernelProbes::sample_cgroups() {
+  std::vector<CgroupSample> samples;
+  if (!programs_) return samples;
+  for (const auto& [id, counters] : programs_->cgroups()) {
+    CgroupSample sample{.id = id, .reclaim = {}, .oom_kills = counters.oom_kills};
+    for (std::size_t kind = 0; kind < reclaim_kinds; ++kind)
+      sample.reclaim[kind] = sample_of(counters.reclaim[kind]);
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+MachineSample KernelProbes::sample_machine() {
+  MachineSample sample;
+  if (!programs_) return sample;
+  const pst_machine& counters = programs_->machine();
+  if (programs_->attached(Probe::kswapd)) sample.kswapd_wakes = counters.kswapd_wakes;
+  if (programs_->attached(Probe::oom_kill)) sample.oom_kills = counters.oom_kills;
+  constexpr Probe of_kind[] = {Probe::direct_reclaim, Probe::memcg_reclaim, Probe::soft_limit_reclaim,
+                               Probe::node_reclaim};
+  for (std::size_t kind = 0; kind < reclaim_kinds; ++kind) {
+    if (!programs_->attached(of_kind[kind])) continue;
+    sample.reclaim_durations[kind] = histogram_of(counters.reclaim_histogram[kind]);
+  }
+  if (programs_->attached(Probe::major_faults))
+    sample.fault_durations = histogram_of(counters.fault_histogram);
+  sample.hints_lost = counters.hints_lost;
+  sample.cgroups_lost = counters.cgroups_lost;
+  sample.tasks_lost = counters.tasks_lost;
+  sample.corrections = corrections_;
+  return sample;
+}
+
+void KernelProbes::reconcile() {
+  for (const std::unique_ptr<TrackedFile>& file : files_) {
+    struct stat status {};
+    if (file && ::fstat(file->fd(), &status) == 0) file->unlinked = status.st_nlink == 0;
+  }
+  if (slot_of_key_.empty()) return;
+  const Result<std::vector<pst_resolved>> all = programs_->resolve(0);
+  if (!all) return;
+  for (const pst_resolved& seen : *all) {
+    const auto slot = slot_of_key_.find(seen.key);
+    if (slot == slot_of_key_.end()) continue;
+    TrackedFile& file = *files_[slot->second];
+    // Clients' and our other mappings of the file are in the answer too.
+    if (file.mapped_at() == seen.address && file.reconcile(seen.pages)) ++corrections_;
+  }
+}
+
+int KernelProbes::hint_fd() const { return programs_ ? programs_->hint_fd() : -1; }
+
+void KernelProbes::consume_hints(const std::function<void(const Hint&)>& take) {
+  if (programs_) programs_->consume_hints([&](const pst_hint& raw) { take(hint_of(raw)); });
+}
+
+}  // namespace penstock

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// KernelProbes: the ProbeSet of a real kernel. By BPF where that is allowed, by asking where it isn't; a file that BPF
+// can't follow is asked about, and its Tracking says why.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bpf/extent_table.hpp"
+#include "bpf/probe_set.hpp"
+#include "bpf/programs.hpp"
+#include "bpf/tracked_file.hpp"
+#include "bpf/warnings.hpp"
+
+namespace penstock {
+
+struct ProbeOptions {
+  bool use_bpf = true;
+  ProgramOptions programs;
+};
+
+class KernelProbes final : public ProbeSet {
+ public:
+  // Never fails: with nothing allowed, the level is none. Takes about 50 ms with BPF.
+  static std::unique_ptr<KernelProbes> open(const ProbeOptions& options = {});
+  KernelProbes(const KernelProbes&) = delete;
+  KernelProbes& operator=(const KernelProbes&) = delete;
+  ~KernelProbes() override;
+
+  std::vector<ProbeReport> report() override;
+  ProbeLevel level() const override { return level_; }
+  Result<Tracking> track(int fd) override;
+  void untrack(FileId file) override;
+  FileSample sample(FileId file) override;
+  std::size_t sample_extents(FileId file, std::span<ExtentSample> extents) override;
+  std::uint64_t extent_bytes(FileId file) const override;
+  std::size_t extents(FileId file) const override;
+  std::vector<CgroupSample> sample_cgroups() override;
+  MachineSample sample_machine() override;
+  void reconcile() override;
+  int hint_fd() const override;
+  void consume_hints(const std::function<void(const Hint&)>& take) override;
+
+  // What an operator should hear once: what is not attached, and what that costs.
+  std::vector<std::string> warnings() { return warnings_.take(); }
+
+ private:
+  KernelProbes(const KernelFacts& facts, std::unique_ptr<Programs> programs,
+               std::vector<ProbeReport> reports);
+  ProbeLevel best_level() const;
+  void warn_of_losses();
+  // Nothing when the file can't be traced, with the reason in `why`.
+  std::optional<pst_resolved> find(int fd, Mapping& mapping, std::string& why);
+  bool attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen, Mapping mapping,
+                       std::string& why);
+  void count_from_here(TrackedFile& file);
+  std::optional<std::uint64_t> kernel_pages(const TrackedFile& file);
+  const TrackedFile& at(FileId file) const;
+
+  const KernelFacts facts_;
+  const std::unique_ptr<Programs> programs_;  // Null without BPF.
+  std::vector<ProbeReport> reports_;
+  Warnings warnings_;
+  ProbeLevel level_ = ProbeLevel::none;
+  ExtentTable extent_table_;
+  std::vector<std::unique_ptr<TrackedFile>>
+      files_;                              // By FileId; null where none is. A slot of the shared array each.
+  std::vector<std::uint32_t> free_slots_;  // The front is taken next.
+  std::map<std::uint64_t, std::uint32_t> slot_of_key_;
+  std::uint64_t corrections_ = 0;
+};
+
+}  // namespace penstock

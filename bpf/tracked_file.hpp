@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// TrackedFile: one file's counters in the shared arrays, and what they were when it began to be tracked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bpf/extent_table.hpp"
+#include "bpf/probe_abi.h"
+#include "bpf/probe_stats.hpp"
+#include "bpf/residency_query.hpp"
+#include "dataplane/base/mapping.hpp"
+#include "dataplane/base/unique_fd.hpp"
+
+namespace penstock {
+
+// The shared arrays; nullptr without programs.
+struct SharedCounters {
+  pst_file* files = nullptr;
+  pst_extent* extents = nullptr;
+};
+
+// A reading of pst_file that no event disturbed, or the last of several tries.
+struct FileCounters {
+  pst_file values{};
+  bool steady = false;
+
+  std::uint64_t removed() const;
+  // Added less removed.
+  std::int64_t change() const { return static_cast<std::int64_t>(values.added - removed()); }
+};
+FileCounters read_counters(const pst_file& file);
+
+class TrackedFile {
+ public:
+  // Asks the kernel for each sample.
+  TrackedFile(UniqueFd fd, ResidencyQuery query, std::uint64_t bytes);
+
+  // From now on by the counters at `slot` and `run`, which are zeroed. The key is not in the programs' map yet.
+  void count_at(const SharedCounters& shared, std::uint32_t slot, const ExtentRun& run,
+                const pst_resolved& seen, Mapping mapping);
+  bool traced() const { return shared_.files != nullptr; }
+  std::uint64_t key() const { return seen_.key; }
+  const pst_resolved& seen() const { return seen_; }
+  const ExtentRun& run() const { return run_; }
+  std::uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+  const ResidencyQuery& query() const { return query_; }
+  std::uint64_t mapped_at() const { return reinterpret_cast<std::uint64_t>(mapping_.data()); }
+
+  // How many pages the kernel says are resident. True when the counts were set right by that: when the second call in a
+  // row finds the same difference. Once may be an event in between.
+  bool reconcile(std::uint64_t kernel_pages);
+  // What each extent held before the counting, by asking; and the total is what the kernel says. False when pages came
+  // or went meanwhile: ask again.
+  bool begin(std::uint64_t kernel_pages);
+
+  FileSample sample(ProbeLevel level) const;
+  std::size_t extents() const { return run_.count; }
+  std::uint64_t extent_bytes() const;
+  ExtentSample extent(std::size_t index) const;
+
+  std::uint32_t users = 1;  // How many track() calls share it.
+  bool unlinked = false;
+
+ private:
+  const pst_file& counters() const { return shared_.files[slot_]; }
+
+  UniqueFd fd_;
+  ResidencyQuery query_;
+  std::uint64_t bytes_;
+  SharedCounters shared_;
+  std::uint32_t slot_ = 0;
+  ExtentRun run_;
+  pst_resolved seen_{};
+  Mapping mapping_;  // Never touched: only so that the kernel can be asked what lies behind it.
+  std::int64_t first_pages_ = 0;
+  std::vector<std::optional<std::uint32_t>> first_extent_pages_;
+  std::optional<std::int64_t> suspected_;  // The difference that the last reconcile() found.
+};
+
+}  // namespace penstock
