@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the probe counts equals what mincore says, to the page, whatever is done to a file and wherever it lies.
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dataplane/base/units.hpp"
+#include "tests/integration/headroom/limited_cgroup.hpp"
+#include "tests/integration/probes/probed_file.hpp"
+#include "tests/support/random_file.hpp"
+
+namespace penstock {
+namespace {
+
+using test::disagreement;
+using test::Disk;
+using test::ProbedFile;
+
+constexpr std::uint64_t file_bytes = 24 * mib + 12345;
+
+int rounds() {
+  const char* const wanted = std::getenv("PENSTOCK_PROBE_ROUNDS");
+  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : 2;
+}
+
+void touch_every_eighth_page(int fd) {
+  void* const memory = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, fd, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(::madvise(memory, file_bytes, MADV_RANDOM), 0);
+  const volatile char* const bytes = static_cast<const char*>(memory);
+  for (std::uint64_t at = 0; at < file_bytes; at += 8 * test::probed_page_bytes) (void)bytes[at];
+  ::munmap(memory, file_bytes);
+}
+
+void forget(int fd, std::uint64_t offset = 0, std::uint64_t length = 0) {
+  ASSERT_EQ(::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED),
+            0);
+}
+
+// A file on a disk of each kind, made once: making a file system takes longer than a test.
+Disk* disk_of(const std::string& name, std::string& missing) {
+  static std::map<std::string, std::unique_ptr<Disk>> disks;
+  std::unique_ptr<Disk>& disk = disks[name];
+  if (!disk) disk = Disk::make(name, missing);
+  return disk.get();
+}
+
+class Exactness : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::string missing = test::tracing_lacks();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    Disk* const disk = disk_of(GetParam(), missing);
+    if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
+    path_ = disk->folder() / "checkpoint";
+    origin_ = disk->origin() / "checkpoint";
+    test::write_durably(origin_, test::random_bytes(file_bytes, 7));
+    probes_ = KernelProbes::open();
+    file_ = std::make_unique<ProbedFile>(*probes_, path_);
+  }
+
+  void expect_agreement(const char* after, RemovalCause cause) {
+    EXPECT_EQ(disagreement(*probes_, *file_, cause), "") << "after " << after << " on " << GetParam();
+  }
+
+  std::filesystem::path path_, origin_;
+  std::unique_ptr<KernelProbes> probes_;
+  std::unique_ptr<ProbedFile> file_;
+};
+
+TEST_P(Exactness, ReadingTouchingAndForgettingAreCountedToThePage) {
+  ASSERT_EQ(file_->tracking().why, "");
+  expect_agreement("tracking", RemovalCause::other);
+  for (int round = 0; round < rounds(); ++round) {
+    forget(file_->fd());
+    expect_agreement("fadvise of all", RemovalCause::fadvise);
+    EXPECT_EQ(file_->mincore_pages(), 0u);
+    test::bring_into_page_cache(path_);
+    expect_agreement("read", RemovalCause::other);
+    EXPECT_EQ(file_->mincore_pages(), divide_up(file_bytes, test::probed_page_bytes));
+    forget(file_->fd(), 3 * mib, 10 * mib);
+    expect_agreement("fadvise of a part", RemovalCause::fadvise);
+    touch_every_eighth_page(file_->fd());
+    expect_agreement("touching through a mapping", RemovalCause::other);
+  }
+}
+
+TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
+  std::string why;
+  const auto cgroup = test::LimitedCgroup::make(12 * mib, why);
+  if (!cgroup) GTEST_SKIP() << why;
+  for (int round = 0; round < rounds(); ++round) {
+    forget(file_->fd());
+    expect_agreement("fadvise", RemovalCause::fadvise);
+    const FileTraffic before = *file_->sample().traffic;
+    ASSERT_EQ(cgroup->run([&] { return test::read_in_pieces(path_) && test::read_in_pieces(path_) ? 0 : 1; }),
+              0);
+    expect_agreement("reading twice under a limit", RemovalCause::memcg_limit);
+    const FileTraffic after = *file_->sample().traffic;
+    constexpr auto limit = static_cast<std::size_t>(RemovalCause::memcg_limit);
+    EXPECT_GE(after.removed_bytes[limit] - before.removed_bytes[limit], file_bytes - 12 * mib);
+    EXPECT_GT(after.refaulted_bytes, before.refaulted_bytes);
+    // Over all rounds: what one round lost may be back in the next.
+    EXPECT_LE(after.refaulted_bytes, after.removed_bytes[limit]);
+  }
+}
+
+TEST_P(Exactness, CuttingTheFileIsToldApart) {
+  for (int round = 0; round < rounds(); ++round) {
+    test::write_durably(origin_, test::random_bytes(file_bytes, 7));
+    const UniqueFd writable(::open(origin_.c_str(), O_RDWR | O_CLOEXEC));
+    // Writing it anew cut it to nothing first; pages came in a write.
+    expect_agreement("writing", RemovalCause::truncate);
+    test::bring_into_page_cache(path_);
+    ASSERT_EQ(::ftruncate(writable.get(), 10 * mib + 777), 0);
+    expect_agreement("truncate", RemovalCause::truncate);
+    ASSERT_EQ(::fallocate(writable.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * mib, 4 * mib), 0);
+    expect_agreement("punching a hole", RemovalCause::truncate);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FileSystems, Exactness, testing::Values("ext4", "xfs", "btrfs", "overlay"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST(ExactnessOfAll, DroppingAllCachesIsTheCause) {
+  if (std::getenv("PENSTOCK_OWN_MACHINE") == nullptr) {
+    GTEST_SKIP() << "requires PENSTOCK_OWN_MACHINE=1: it drops the page cache of the whole machine";
+  }
+  std::string missing = test::tracing_lacks();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  const auto probes = KernelProbes::open();
+  std::vector<std::filesystem::path> paths;
+  std::vector<std::unique_ptr<ProbedFile>> files;
+  for (const char* name : {"ext4", "xfs", "btrfs", "overlay"}) {
+    Disk* const disk = disk_of(name, missing);
+    if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
+    test::write_durably(disk->origin() / "dropped", test::random_bytes(file_bytes, 8));
+    paths.push_back(disk->folder() / "dropped");
+    files.push_back(std::make_unique<ProbedFile>(*probes, paths.back()));
+  }
+  for (int round = 0; round < rounds(); ++round) {
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      test::bring_into_page_cache(paths[i]);
+      EXPECT_EQ(disagreement(*probes, *files[i], RemovalCause::other), "") << "after reading " << paths[i];
+    }
+    std::ofstream("/proc/sys/vm/drop_caches") << "1";
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      EXPECT_EQ(files[i]->mincore_pages(), 0u);
+      EXPECT_EQ(disagreement(*probes, *files[i], RemovalCause::drop_caches), "")
+          << "after dropping " << paths[i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file on some file system, tracked by the kernel's probes, and the comparison of what they count with mincore.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "bpf/kernel_probes.hpp"
+#include "dataplane/base/unique_fd.hpp"
+#include "tests/support/loop_image.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace penstock::test {
+
+inline constexpr std::uint64_t probed_page_bytes = 4096;
+
+// A folder on the file system that `name` says: ext4, xfs, btrfs (with a subvolume), tmpfs, overlay.
+class Disk {
+ public:
+  // Null, with the missing requirement, when there can't be one. Mounts in a namespace of this process alone, from the
+  // first call on: whatever happens to it, nothing stays mounted.
+  static std::unique_ptr<Disk> make(const std::string& name, std::string& missing);
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
+  ~Disk();
+
+  const std::filesystem::path& folder() const { return folder_; }
+  // Where a file is written so that it shows in folder(): the lower layer of an overlay.
+  const std::filesystem::path& origin() const { return origin_; }
+
+ private:
+  Disk() = default;
+
+  TemporaryFolder scratch_;
+  std::unique_ptr<LoopImage> image_;
+  std::filesystem::path mounted_;  // Besides the image; empty if nothing is.
+  std::filesystem::path folder_, origin_;
+};
+
+// Empty, or what the machine lacks for tracing the page cache.
+std::string tracing_lacks();
+
+// Reads all of it in small pieces, as a process under a limit must.
+bool read_in_pieces(const std::filesystem::path& path);
+
+// What one step did, in pages.
+struct Step {
+  std::int64_t resident_change = 0;  // By mincore.
+  std::int64_t added = 0;
+  std::int64_t removed = 0;   // For whatever cause,
+  std::int64_t by_cause = 0;  // for the expected one,
+  std::int64_t foreign = 0;   // and by what other programs and the kernel's threads do at any time.
+};
+
+class ProbedFile {
+ public:
+  ProbedFile(KernelProbes& probes, const std::filesystem::path& path);
+  ~ProbedFile();
+  ProbedFile(const ProbedFile&) = delete;
+  ProbedFile& operator=(const ProbedFile&) = delete;
+
+  const Tracking& tracking() const { return tracking_; }
+  FileId id() const { return tracking_.file; }
+  int fd() const { return fd_.get(); }
+  FileSample sample() { return probes_.sample(tracking_.file); }
+  std::uint64_t mincore_pages() const;
+
+  // Since the last call.
+  Step step(RemovalCause expected);
+
+ private:
+  KernelProbes& probes_;
+  std::filesystem::path path_;
+  UniqueFd fd_;
+  Tracking tracking_;
+  FileTraffic last_;
+  std::uint64_t last_pages_ = 0;
+};
+
+// Empty when the sums agree: pages by the probe equal those by mincore, in all, over the extents, and for this step,
+// and everything that left did so for the expected cause.
+std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected);
+
+}  // namespace penstock::test
