@@ -53,6 +53,7 @@ Refusal LoadedPrograms::open(std::span<const Alternative* const, penstock::probe
   made->skeleton_->rodata->long_reclaim_ns = static_cast<std::uint64_t>(options.long_reclaim.count());
   made->skeleton_->rodata->page_shift =
       static_cast<std::uint32_t>(std::countr_zero(static_cast<unsigned long>(::sysconf(_SC_PAGESIZE))));
+  CHECK(::bpf_map__set_max_entries(made->skeleton_->maps.hints, options.hint_ring_bytes) == 0);
   for (const Alternative* alternative : chosen) {
     if (alternative == nullptr) continue;
     for (const char* name : alternative->programs) {

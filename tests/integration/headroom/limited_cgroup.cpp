@@ -56,6 +56,12 @@ std::optional<std::uint64_t> LimitedCgroup::read_number(const std::string& file)
   return number ? std::optional(*number) : std::nullopt;
 }
 
+std::uint64_t LimitedCgroup::id() const {
+  struct stat status {};
+  CHECK(::stat(path_.c_str(), &status) == 0);
+  return status.st_ino;
+}
+
 std::uint64_t LimitedCgroup::kills() const {
   const std::string text = read_text(AT_FDCWD, (path_ + "/memory.oom_control").c_str()).value_or("");
   return stat_value(text, "oom_kill").value_or(0);

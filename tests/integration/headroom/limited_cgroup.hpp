@@ -22,6 +22,8 @@ class LimitedCgroup {
   // returned. REQUIRES: the caller has one thread.
   int run(const std::function<int()>& body) const;
   std::optional<std::uint64_t> read_number(const std::string& file) const;
+  // The kernel's number of it: the inode number of its folder.
+  std::uint64_t id() const;
   // How often the kernel killed in there.
   std::uint64_t kills() const;
 

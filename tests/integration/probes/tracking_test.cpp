@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which file is followed: the one behind the client's descriptor, by whatever path, and no other.
+#include <memory>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "dataplane/base/units.hpp"
+#include "tests/integration/probes/probed_file.hpp"
+#include "tests/support/random_file.hpp"
+
+namespace penstock {
+namespace {
+
+using test::Disk;
+using test::ProbedFile;
+
+constexpr std::uint64_t file_bytes = 4 * mib;
+
+std::uint64_t inode_of(const std::filesystem::path& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_ino;
+}
+
+class ProbeTracking : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string missing = test::tracing_lacks();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    probes_ = KernelProbes::open();
+  }
+  std::unique_ptr<Disk> disk(const std::string& name) {
+    std::unique_ptr<Disk> disk = Disk::make(name, missing_);
+    if (disk) test::write_durably(disk->origin() / "checkpoint", test::random_bytes(file_bytes, 3));
+    return disk;
+  }
+
+  std::unique_ptr<KernelProbes> probes_;
+  std::string missing_;
+};
+
+TEST_F(ProbeTracking, ATwinWithTheSameInodeNumberOnAnotherDiskCountsNothing) {
+  const auto one = disk("ext4"), other = disk("ext4");
+  if (!one || !other) GTEST_SKIP() << "requires " << missing_;
+  ASSERT_EQ(inode_of(one->folder() / "checkpoint"), inode_of(other->folder() / "checkpoint"));
+  test::drop_from_page_cache(one->folder() / "checkpoint");
+  test::drop_from_page_cache(other->folder() / "checkpoint");
+  ProbedFile read(*probes_, one->folder() / "checkpoint");
+  ProbedFile twin(*probes_, other->folder() / "checkpoint");
+  test::bring_into_page_cache(one->folder() / "checkpoint");
+  EXPECT_EQ(read.sample().traffic->added_bytes, file_bytes);
+  EXPECT_EQ(twin.sample().traffic->added_bytes, 0u);
+  EXPECT_EQ(twin.sample().resident_bytes, 0u);
+  EXPECT_EQ(read.tracking().seen->inode, twin.tracking().seen->inode);
+  EXPECT_NE(read.tracking().seen->device, twin.tracking().seen->device);
+}
+
+TEST_F(ProbeTracking, TheFileOfAnOverlayIsTheOneBelow) {
+  const auto overlay = disk("overlay");
+  if (!overlay) GTEST_SKIP() << "requires " << missing_;
+  ProbedFile above(*probes_, overlay->folder() / "checkpoint");
+  ProbedFile below(*probes_, overlay->origin() / "checkpoint");
+  EXPECT_EQ(above.id(), below.id());
+  EXPECT_EQ(above.tracking().seen->inode, inode_of(overlay->origin() / "checkpoint"));
+}
+
+TEST_F(ProbeTracking, ASubvolumeOfBtrfsIsFollowedThoughStatNamesAnotherDevice) {
+  const auto btrfs = disk("btrfs");
+  if (!btrfs) GTEST_SKIP() << "requires " << missing_;
+  ProbedFile file(*probes_, btrfs->folder() / "checkpoint");
+  struct stat status {};
+  ASSERT_EQ(::fstat(file.fd(), &status), 0);
+  EXPECT_EQ(file.tracking().seen->inode, status.st_ino);
+  EXPECT_NE(makedev(file.tracking().seen->device >> 20, file.tracking().seen->device & 0xfffff),
+            status.st_dev);
+}
+
+TEST_F(ProbeTracking, BindMountsAndHardLinksAreOneFile) {
+  const auto ext4 = disk("ext4");
+  if (!ext4) GTEST_SKIP() << "requires " << missing_;
+  const std::filesystem::path path = ext4->folder() / "checkpoint";
+  std::filesystem::create_hard_link(path, ext4->folder() / "link");
+  test::TemporaryFolder bound;
+  ASSERT_EQ(::mount(ext4->folder().c_str(), bound.path().c_str(), nullptr, MS_BIND, nullptr), 0);
+  {
+    ProbedFile file(*probes_, path);
+    ProbedFile link(*probes_, ext4->folder() / "link");
+    ProbedFile elsewhere(*probes_, bound / "checkpoint");
+    EXPECT_EQ(file.id(), link.id());
+    EXPECT_EQ(file.id(), elsewhere.id());
+  }
+  test::unmount(bound.path());
+}
+
+TEST_F(ProbeTracking, WhatTmpfsAddsIsNotTracedSoThatItIsAskedForInstead) {
+  const auto tmpfs = disk("tmpfs");
+  if (!tmpfs) GTEST_SKIP() << "requires " << missing_;
+  ProbedFile file(*probes_, tmpfs->folder() / "checkpoint");
+  EXPECT_LT(file.tracking().level, ProbeLevel::traced);
+  EXPECT_NE(file.tracking().why.find("tmpfs"), std::string::npos) << file.tracking().why;
+  EXPECT_FALSE(file.tracking().seen);
+  const FileSample sample = file.sample();
+  EXPECT_FALSE(sample.traffic);
+  EXPECT_EQ(sample.resident_bytes, file.mincore_pages() * test::probed_page_bytes);
+  EXPECT_EQ(file.mincore_pages(), divide_up(file_bytes, test::probed_page_bytes));
+}
+
+TEST_F(ProbeTracking, AnUntrackedFileLeavesItsPlaceToTheNextWithNothingInIt) {
+  const auto ext4 = disk("ext4");
+  if (!ext4) GTEST_SKIP() << "requires " << missing_;
+  for (int again = 0; again < 3; ++again) {
+    ProbedFile file(*probes_, ext4->folder() / "checkpoint");
+    EXPECT_EQ(file.sample().traffic->added_bytes, 0u);
+    EXPECT_EQ(file.sample().resident_bytes, file.mincore_pages() * test::probed_page_bytes);
+    test::drop_from_page_cache(ext4->folder() / "checkpoint");
+    test::bring_into_page_cache(ext4->folder() / "checkpoint");
+    EXPECT_EQ(file.sample().traffic->added_bytes, file_bytes);
+  }
+}
+
+TEST_F(ProbeTracking, CountsThatAreRightAreNotCorrected) {
+  const auto xfs = disk("xfs");
+  if (!xfs) GTEST_SKIP() << "requires " << missing_;
+  ProbedFile file(*probes_, xfs->folder() / "checkpoint");
+  for (int again = 0; again < 3; ++again) {
+    test::drop_from_page_cache(xfs->folder() / "checkpoint");
+    probes_->reconcile();
+    test::bring_into_page_cache(xfs->folder() / "checkpoint");
+    probes_->reconcile();
+  }
+  EXPECT_EQ(probes_->sample_machine().corrections, 0u);
+  EXPECT_FALSE(file.sample().unlinked);
+  std::filesystem::remove(xfs->folder() / "checkpoint");
+  probes_->reconcile();
+  EXPECT_TRUE(file.sample().unlinked);
+}
+
+}  // namespace
+}  // namespace penstock
