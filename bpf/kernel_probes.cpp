@@ -105,16 +105,20 @@ ProbeLevel KernelProbes::best_level() const {
 }
 
 void KernelProbes::warn_of_losses() {
+  const std::string loss =
+      level_ < ProbeLevel::traced
+          ? fmt::format("of the page cache is known what is resident ({}), not what comes and goes and why",
+                        probe_level_name(level_))
+          : "pages of the page cache are traced, major faults on them are not";
+  if (!programs_) {
+    // One cause for all of them: one line.
+    warnings_.add(fmt::format("no BPF probe is attached: {}; {}", reports_.front().why, loss));
+    return;
+  }
   for (const ProbeReport& report : reports_) {
     if (!report.attached) warnings_.add(fmt::format("probe {} is not attached: {}", report.name, report.why));
   }
-  if (level_ < ProbeLevel::traced) {
-    warnings_.add(fmt::format(
-        "the page cache of checkpoints is known by {} only: how much is resident, not why it left",
-        probe_level_name(level_)));
-  } else if (level_ < ProbeLevel::traced_and_faults) {
-    warnings_.add("the page cache of checkpoints is traced, major faults on them are not");
-  }
+  if (level_ < ProbeLevel::traced_and_faults) warnings_.add(loss);
 }
 
 std::vector<ProbeReport> KernelProbes::report() {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left when the kernel allows less, and that it says so. And that nothing of ours stays behind.
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <functional>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/base/units.hpp"
+#include "tests/integration/probes/probed_file.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/in_child.hpp"
+#include "tests/support/random_file.hpp"
+
+namespace penstock {
+namespace {
+
+using test::ProbedFile;
+
+constexpr std::uint64_t file_bytes = 4 * mib;
+
+// How many programs with this name the kernel holds, whoever loaded them.
+int programs_named(const char* name) {
+  int count = 0;
+  bpf_attr next{};
+  while (::syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &next, sizeof next) == 0) {
+    const std::uint32_t id = next.next_id;
+    bpf_attr get{};
+    get.prog_id = id;
+    const UniqueFd fd(static_cast<int>(::syscall(SYS_bpf, BPF_PROG_GET_FD_BY_ID, &get, sizeof get)));
+    bpf_prog_info info{};
+    bpf_attr ask{};
+    ask.info.bpf_fd = static_cast<std::uint32_t>(fd.get());
+    ask.info.info_len = sizeof info;
+    ask.info.info = reinterpret_cast<std::uint64_t>(&info);
+    if (fd && ::syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof ask) == 0) {
+      count += std::strncmp(info.name, name, BPF_OBJ_NAME_LEN) == 0 ? 1 : 0;
+    }
+    next = {};
+    next.start_id = id;
+  }
+  return count;
+}
+
+// Keeps only those capabilities of the current ones that are not named.
+void drop_capabilities(std::initializer_list<unsigned> numbers) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[2]{};
+  CHECK(::syscall(SYS_capget, &header, data) == 0);
+  for (const unsigned number : numbers) {
+    data[number / 32].effective &= ~(1u << number % 32);
+    data[number / 32].permitted &= ~(1u << number % 32);
+    data[number / 32].inheritable = 0;
+  }
+  CHECK(::syscall(SYS_capset, &header, data) == 0);
+}
+
+// One line: the level, what tracking `path` came to, and the page cache probe's reason; that the counts agree.
+std::string story(const std::filesystem::path& path, const ProbeOptions& options = {}) {
+  const auto probes = KernelProbes::open(options);
+  ProbedFile file(*probes, path);
+  const FileSample sample = file.sample();
+  std::string line =
+      fmt::format("{} {} ", probe_level_name(probes->level()), probe_level_name(file.tracking().level));
+  if (sample.traffic) line += "traffic ";
+  if (sample.resident_bytes == file.mincore_pages() * test::probed_page_bytes) line += "exact ";
+  if (!sample.resident_bytes) line += "absent ";
+  if (probes->sample_machine().oom_kills) line += "kills ";
+  line += fmt::format("cgroups={} hints={} ", probes->sample_cgroups().size(), probes->hint_fd() >= 0);
+  line += fmt::format("warnings={} ", probes->warnings().size());
+  return line + probes->report().front().why;
+}
+
+class ProbeLevels : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "requires root, to take rights away";
+    const std::string missing = test::tracing_lacks();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    path_ = folder_ / "checkpoint";
+    test::write_durably(path_, test::random_bytes(file_bytes, 9));
+    test::bring_into_page_cache(path_);
+  }
+  void expect_nothing_left() {
+    EXPECT_TRUE(eventually([&] { return programs_named("page_cache_add") == programs_; }));
+  }
+
+  test::TemporaryFolder folder_;
+  std::filesystem::path path_;
+  const int programs_ = programs_named("page_cache_add");
+};
+
+TEST_F(ProbeLevels, WithAllRightsPagesAreTraced) {
+  EXPECT_EQ(test::in_child([&] { return story(path_); }).substr(0, 53),
+            "traced_and_faults traced_and_faults traffic exact kil");
+  expect_nothing_left();
+}
+
+TEST_F(ProbeLevels, AllProbesAreAttachedHereAndSayHow) {
+  const auto probes = KernelProbes::open();
+  for (const ProbeReport& report : probes->report()) {
+    EXPECT_TRUE(report.attached) << report.name << ": " << report.why;
+    EXPECT_NE(report.how.find("tp_btf/"), std::string::npos) << report.how;
+    EXPECT_EQ(report.missed, 0u);
+  }
+}
+
+TEST_F(ProbeLevels, WithoutBpfTheKernelIsAsked) {
+  EXPECT_EQ(test::in_child([&] { return story(path_, {.use_bpf = false, .programs = {}}); }),
+            "cachestat cachestat exact cgroups=0 hints=false warnings=1 turned off");
+}
+
+TEST_F(ProbeLevels, WithoutBpfAnOverlaysFileIsAskedForThroughMincore) {
+  std::string missing;
+  const auto overlay = test::Disk::make("overlay", missing);
+  if (!overlay) GTEST_SKIP() << "requires " << missing;
+  test::write_durably(overlay->origin() / "checkpoint", test::random_bytes(file_bytes, 9));
+  const auto probes = KernelProbes::open({.use_bpf = false, .programs = {}});
+  ProbedFile file(*probes, overlay->folder() / "checkpoint");
+  EXPECT_EQ(file.tracking().level, ProbeLevel::mincore);
+  test::bring_into_page_cache(overlay->folder() / "checkpoint");
+  EXPECT_EQ(file.sample().resident_bytes, file_bytes);
+}
+
+TEST_F(ProbeLevels, WithoutPerfmonProgramsAreRefusedAndTheCapabilityIsNamed) {
+  const std::string told = test::in_child([&] {
+    drop_capabilities({21, 38});  // CAP_SYS_ADMIN, which would suffice, and CAP_PERFMON.
+    return story(path_);
+  });
+  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  EXPECT_NE(told.find("program load: EPERM; CAP_PERFMON is missing"), std::string::npos) << told;
+  expect_nothing_left();
+}
+
+TEST(CaseC05, WithoutTypesOfTheKernelTheReasonIsOneLine) {
+  if (::geteuid() != 0) GTEST_SKIP() << "requires root, to hide /sys/kernel/btf";
+  const std::string missing = test::tracing_lacks();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  const test::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "checkpoint";
+  test::write_durably(path, test::random_bytes(file_bytes, 9));
+  const std::string told = test::in_child([&] {
+    CHECK(::unshare(CLONE_NEWNS) == 0);
+    CHECK(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+    CHECK(::mount("tmpfs", "/sys/kernel/btf", "tmpfs", 0, nullptr) == 0);
+    return story(path);
+  });
+  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  EXPECT_NE(told.find("kernel BTF not found"), std::string::npos) << told;
+}
+
+TEST(CaseC05, FoliosAreCountedByTheirPages) {
+  std::string missing = test::tracing_lacks();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  const auto ext4 = test::Disk::make("ext4", missing);
+  if (!ext4) GTEST_SKIP() << "requires " << missing;
+  const std::filesystem::path path = ext4->folder() / "cold";
+  test::write_durably(path, test::random_bytes(64 * mib, 2));
+  test::drop_from_page_cache(path);
+  const auto probes = KernelProbes::open();
+  ProbedFile file(*probes, path);
+  ASSERT_TRUE(test::read_in_pieces(path));
+  EXPECT_EQ(file.sample().traffic->added_bytes, 67'108'864u);
+}
+
+class CaseC06 : public ProbeLevels {};
+
+TEST_F(CaseC06, NobodyWithoutCapabilitiesIsToldWhichAreMissing) {
+  ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  const std::string told = test::in_child([&] {
+    test::drop_rights(64 * kib);
+    return story(path_);
+  });
+  // Its own file may be asked about; the machine's level is that of files of others.
+  EXPECT_EQ(told.substr(0, 22), "none cachestat exact c") << told;
+  EXPECT_NE(told.find("program load: EPERM; CAP_BPF and CAP_PERFMON are missing"), std::string::npos) << told;
+  expect_nothing_left();
+}
+
+TEST_F(CaseC06, NobodyIsNotToldWhatOthersFilesHold) {
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(path_, std::filesystem::perms(0644));
+  const std::string told = test::in_child([&] {
+    test::drop_rights(64 * kib);
+    return story(path_);
+  });
+  EXPECT_EQ(told.substr(0, 17), "none none absent ") << told;
+}
+
+TEST_F(CaseC06, RootWithoutBothCapabilitiesIsToldSo) {
+  const std::string told = test::in_child([&] {
+    drop_capabilities({21, 38, 39});
+    return story(path_);
+  });
+  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  EXPECT_NE(told.find("CAP_BPF and CAP_PERFMON are missing"), std::string::npos) << told;
+  expect_nothing_left();
+}
+
+TEST_F(CaseC06, AFilterThatDeniesTheCallIsNotTakenForAMissingCapability) {
+  const std::string told = test::in_child([&] {
+    test::deny_system_calls(SYS_bpf, SYS_bpf, EPERM);
+    return story(path_);
+  });
+  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  EXPECT_NE(told.find("program load: EPERM; capabilities suffice"), std::string::npos) << told;
+}
+
+TEST_F(CaseC06, LittleLockedMemoryIsNoObstacleForWhoHasTheCapabilities) {
+  const std::string told = test::in_child([&] {
+    const rlimit limit{.rlim_cur = 64 * kib, .rlim_max = 64 * kib};
+    CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    return story(path_);
+  });
+  EXPECT_EQ(told.substr(0, 44), "traced_and_faults traced_and_faults traffic ") << told;
+}
+
+TEST_F(ProbeLevels, NothingStaysInTheKernelAfterAKill) {
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  UniqueFd reading(ready[0]), writing(ready[1]);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto probes = KernelProbes::open();
+    const ProbedFile file(*probes, path_);
+    (void)!::write(writing.get(), "r", 1);
+    while (true) ::pause();
+  }
+  writing.reset();
+  char letter = 0;
+  ASSERT_EQ(::read(reading.get(), &letter, 1), 1);
+  EXPECT_EQ(programs_named("page_cache_add"), programs_ + 1);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace penstock
