@@ -9,6 +9,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
 
 #include "bpf/cgroup_text.hpp"
 
@@ -58,29 +60,49 @@ std::optional<std::uint64_t> tightest(std::optional<std::uint64_t> a, std::optio
 
 }  // namespace
 
-CgroupFiles CgroupFiles::open(int root, Warnings& warnings) {
+CgroupFiles CgroupFiles::open(int root, Warnings& warnings, CgroupHierarchy hierarchy) {
   CgroupFiles files;
-  const Result<std::string> membership = read_text(root, "proc/self/cgroup");
+  Result<std::string> membership = read_text(root, "proc/self/cgroup");
   if (!membership) {
     warnings.add(fmt::format("/proc/self/cgroup: {}; memory is taken as not limited by a cgroup",
                              why(membership.error())));
     return files;
   }
-  files.membership_ = *membership;
-  const CgroupPaths paths = parse_cgroup_paths(*membership);
-  // A controller lives in one hierarchy at a time, and a v1 line says that it is there.
-  files.hybrid_ = paths.v1_memory && paths.v2;
-  if (paths.v1_memory) {
-    files.version_ = CgroupVersion::v1;
-    files.path_ = *paths.v1_memory;
-  } else if (paths.v2) {
-    files.version_ = CgroupVersion::v2;
-    files.path_ = *paths.v2;
-  } else {
-    return files;
-  }
-  files.open_levels(root, warnings);
+  files.choose(root, *std::move(membership), hierarchy, warnings);
   return files;
+}
+
+Result<CgroupFiles> CgroupFiles::open(int root, const ProcessRef& process, Warnings& warnings,
+                                      CgroupHierarchy hierarchy) {
+  std::string membership = TRY(read_text(root, fmt::format("proc/{}/cgroup", process.pid).c_str()));
+  // Had it ended before the reading, the number might be another's by now.
+  pollfd ended{.fd = process.pidfd, .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) != 0) return Error{Errc::not_found, ESRCH, "read a process's cgroup"};
+  CgroupFiles files;
+  files.choose(root, std::move(membership), hierarchy, warnings);
+  return files;
+}
+
+void CgroupFiles::choose(int root, std::string membership, CgroupHierarchy hierarchy, Warnings& warnings) {
+  membership_ = std::move(membership);
+  const CgroupPaths paths = parse_cgroup_paths(membership_);
+  // A controller lives in one hierarchy at a time, and a v1 line says that it is there.
+  hybrid_ = paths.v1_memory && paths.v2;
+  if (paths.v1_memory && hierarchy == CgroupHierarchy::memory) {
+    version_ = CgroupVersion::v1;
+    path_ = *paths.v1_memory;
+  } else if (paths.v2) {
+    version_ = CgroupVersion::v2;
+    path_ = *paths.v2;
+  } else {
+    return;
+  }
+  open_levels(root, warnings);
+}
+
+std::uint64_t CgroupFiles::id() const {
+  struct stat status {};
+  return directory() >= 0 && ::fstat(directory(), &status) == 0 ? status.st_ino : 0;
 }
 
 void CgroupFiles::open_levels(int root, Warnings& warnings) {

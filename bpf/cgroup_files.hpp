@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CgroupFiles: the memory limits that bind this process, from cgroup v1, v2 or both at once (hybrid).
+// CgroupFiles: the cgroups of one process and the memory limits that bind it, from cgroup v1, v2 or both at once
+// (hybrid).
 //
 // Everything is read below a root directory, "/" or a test's literal tree. A cgroup is held by directory descriptor; a
 // limit counts wherever it sits between the process's own cgroup and the mount. Nothing here fails: what can't be read
@@ -19,6 +20,16 @@ namespace penstock {
 
 enum class CgroupVersion : std::uint8_t { none, v1, v2 };
 
+// Which of a process's cgroups: the one that limits its memory, or that of the unified hierarchy. Only the latter has
+// pressure files, with or without the memory controller. They differ on hybrid systems alone.
+enum class CgroupHierarchy : std::uint8_t { memory, unified };
+
+// Which process; its number is believed only as long as the descriptor says that it lives.
+struct ProcessRef {
+  int pid = 0;
+  int pidfd = -1;
+};
+
 // Bytes. Absent where there is no limit: never 0 and never the sentinel.
 struct CgroupMemory {
   std::optional<std::uint64_t>
@@ -29,8 +40,11 @@ struct CgroupMemory {
 
 class CgroupFiles {
  public:
-  // `root` stays the caller's and must outlive this object.
-  static CgroupFiles open(int root, Warnings& warnings);
+  // Of this process. `root` stays the caller's and must outlive this object.
+  static CgroupFiles open(int root, Warnings& warnings, CgroupHierarchy hierarchy = CgroupHierarchy::memory);
+  // Of another one, for example a client. Errc::not_found when it has ended.
+  static Result<CgroupFiles> open(int root, const ProcessRef& process, Warnings& warnings,
+                                  CgroupHierarchy hierarchy = CgroupHierarchy::memory);
 
   CgroupMemory read(Warnings& warnings);
 
@@ -38,7 +52,11 @@ class CgroupFiles {
   bool hybrid() const { return hybrid_; }             // Both v1 memory and a unified hierarchy exist.
   const std::string& path() const {
     return path_;
-  }  // This process's cgroup, as the kernel names it; "" if none.
+  }  // The process's cgroup, as the kernel names it; "" if none.
+  // The process's own cgroup, the deepest that is visible; -1 when none is. Belongs to this object.
+  int directory() const { return levels_.empty() ? -1 : levels_.back().directory.get(); }
+  // The kernel's number of it: CgroupSample::id. 0 when there is none.
+  std::uint64_t id() const;
   // The text of /proc/self/cgroup that this was made from: another one means that the process was moved.
   const std::string& membership() const { return membership_; }
 
@@ -50,6 +68,7 @@ class CgroupFiles {
     TextFile max, high, usage, stat;
   };
 
+  void choose(int root, std::string membership, CgroupHierarchy hierarchy, Warnings& warnings);
   void open_levels(int root, Warnings& warnings);
   bool open_mount(int root, const std::string& where);
   bool descend(std::string_view relative);

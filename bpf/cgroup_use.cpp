@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/cgroup_use.hpp"
+
+#include <algorithm>
+
+#include "bpf/cgroup_text.hpp"
+
+namespace penstock {
+namespace {
+
+// Both controllers count shared memory among the cached files.
+std::optional<std::uint64_t> less(std::optional<std::uint64_t> files, std::optional<std::uint64_t> shared) {
+  if (!files) return std::nullopt;
+  return *files - std::min(*files, shared.value_or(0));
+}
+
+}  // namespace
+
+CgroupUse use_of_stat(std::string_view stat, CgroupVersion version) {
+  CgroupUse use;
+  if (version == CgroupVersion::v1) {
+    // Where the hierarchy is not used the plain lines are all there is.
+    const auto total = [&](std::string_view key, std::string_view plain) {
+      const std::optional<std::uint64_t> all = stat_value(stat, key);
+      return all ? all : stat_value(stat, plain);
+    };
+    use.anonymous = total("total_rss", "rss");
+    use.shared_memory = total("total_shmem", "shmem");
+    use.page_cache = less(total("total_cache", "cache"), use.shared_memory);
+    use.swapped = total("total_swap", "swap");
+    return use;
+  }
+  use.anonymous = stat_value(stat, "anon");
+  use.shared_memory = stat_value(stat, "shmem");
+  use.page_cache = less(stat_value(stat, "file"), use.shared_memory);
+  use.compressed = stat_value(stat, "zswapped");
+  use.compressed_to = stat_value(stat, "zswap");
+  return use;
+}
+
+CgroupUseFiles::CgroupUseFiles(CgroupVersion version)
+    : version_(version),
+      stat_("memory.stat"),
+      swap_("memory.swap.current"),
+      events_("memory.events"),
+      fail_count_("memory.failcnt"),
+      kills_("memory.oom_control") {}
+
+CgroupUse CgroupUseFiles::read_use(int directory) {
+  const Result<std::string> stat = stat_.read(directory);
+  if (!stat) return {};
+  CgroupUse use = use_of_stat(*stat, version_);
+  if (version_ == CgroupVersion::v2) use.swapped = read_number(swap_, directory);
+  return use;
+}
+
+CgroupEvents CgroupUseFiles::read_events(int directory) {
+  CgroupEvents events;
+  if (version_ == CgroupVersion::v2) {
+    const Result<std::string> text = events_.read(directory);
+    if (!text) return events;
+    events.limit_hits = stat_value(*text, "max");
+    events.high_hits = stat_value(*text, "high");
+    events.oom_kills = stat_value(*text, "oom_kill");
+    return events;
+  }
+  events.limit_hits = read_number(fail_count_, directory);
+  const Result<std::string> kills = kills_.read(directory);
+  if (kills) events.oom_kills = stat_value(*kills, "oom_kill");
+  return events;
+}
+
+std::optional<std::uint64_t> CgroupUseFiles::read_number(TextFile& file, int directory) {
+  const Result<std::string> text = file.read(directory);
+  const Result<std::uint64_t> number = text ? parse_bytes_used(*text) : text.error();
+  return number ? std::optional(*number) : std::nullopt;
+}
+
+}  // namespace penstock
