@@ -5,6 +5,10 @@
 #include <string_view>
 
 #include "bpf/cgroup_text.hpp"
+#include "bpf/cgroup_use.hpp"
+#include "bpf/kernel_facts.hpp"
+#include "bpf/pressure.hpp"
+#include "bpf/swap_space.hpp"
 #include "dataplane/base/check.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -26,6 +30,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const CgroupMounts mounts = parse_cgroup_mounts(text);
   for (const std::vector<CgroupMount>& kind : {mounts.v1_memory, mounts.v2}) {
     for (const CgroupMount& mount : kind) CHECK(mount.root.starts_with('/') && mount.where.starts_with('/'));
+  }
+  const Result<Pressure> pressure = parse_pressure(text);
+  CHECK(!pressure || pressure->some || pressure->full);
+  for (const std::optional<PressureLine>& line :
+       {pressure ? pressure->some : std::nullopt, pressure ? pressure->full : std::nullopt}) {
+    CHECK(!line || (line->percent_of_10_s <= 10'099 && line->total.count() >= 0));
+  }
+  for (const SwapArea& area : parse_swaps(text)) CHECK(area.bytes % 1024 == 0 && area.used_bytes % 1024 == 0);
+  static_cast<void>(parse_zram_memory(text));
+  static_cast<void>(parse_effective_capabilities(text));
+  static_cast<void>(parse_lockdown(text));
+  for (const CgroupVersion version : {CgroupVersion::v1, CgroupVersion::v2}) {
+    const CgroupUse use = use_of_stat(text, version);
+    CHECK(!use.page_cache ||
+          *use.page_cache <=
+              stat_value(text, version == CgroupVersion::v2 ? "file" : "total_cache").value_or(UINT64_MAX));
   }
   return 0;
 }

@@ -43,7 +43,7 @@ LimitedCgroup::~LimitedCgroup() { ::rmdir(path_.c_str()); }
 int LimitedCgroup::run(const std::function<int()>& body) const {
   const pid_t child = ::fork();
   CHECK(child >= 0);
-  if (child == 0) ::_exit(write("cgroup.procs", "0") ? body() : 125);
+  if (child == 0) ::_exit(enter() ? body() : 125);
   int status = 0;
   CHECK(::waitpid(child, &status, 0) == child);
   return status;

@@ -21,6 +21,8 @@ class LimitedCgroup {
   // Runs `body` in a process of its own that is limited, and returns its wait status; its exit code is what body
   // returned. REQUIRES: the caller has one thread.
   int run(const std::function<int()>& body) const;
+  // Moves the calling process into it.
+  bool enter() const { return write("cgroup.procs", "0"); }
   std::optional<std::uint64_t> read_number(const std::string& file) const;
   // The kernel's number of it: the inode number of its folder.
   std::uint64_t id() const;
