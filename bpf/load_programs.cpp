@@ -47,6 +47,10 @@ class Search {
   void choose_next(std::size_t probe) {
     const ProbePlan& plan = probe_plans()[probe];
     chosen_[probe] = nullptr;
+    if (plan.probe == Probe::major_faults && !options_.time_faults) {
+      reports_[probe].why = "turned off";
+      return;
+    }
     while (next_[probe] < plan.alternatives.size()) {
       const Alternative& alternative = plan.alternatives[next_[probe]++];
       const std::string missing = missing_for(alternative, symbols_);
