@@ -12,7 +12,7 @@ namespace penstock::test {
 
 class LimitedCgroup {
  public:
-  // A child of this process's own v1 memory cgroup; null, with the missing requirement in `why`, when there can't be one.
+  // A child of this process's own memory cgroup, of v1 or v2; null, with the missing requirement in `why`, when there can't be one.
   static std::unique_ptr<LimitedCgroup> make(std::uint64_t limit_bytes, std::string& why);
   ~LimitedCgroup();
   LimitedCgroup(const LimitedCgroup&) = delete;
@@ -30,10 +30,13 @@ class LimitedCgroup {
   std::uint64_t kills() const;
 
  private:
-  explicit LimitedCgroup(std::string path) : path_(std::move(path)) {}
+  LimitedCgroup(std::string path, bool v1, std::string turned_on_in)
+      : path_(std::move(path)), v1_(v1), turned_on_in_(std::move(turned_on_in)) {}
   bool write(const std::string& file, const std::string& text) const;
 
   std::string path_;
+  bool v1_;
+  std::string turned_on_in_;  // Where the controller was passed on for this one; empty if it was before.
 };
 
 }  // namespace penstock::test

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <functional>
+#include <set>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,9 +31,9 @@ using test::ProbedFile;
 
 constexpr std::uint64_t file_bytes = 4 * mib;
 
-// How many programs with this name the kernel holds, whoever loaded them.
-int programs_named(const char* name) {
-  int count = 0;
+// The numbers of the programs with this name that the kernel holds, whoever loaded them. It never uses a number again soon.
+std::set<std::uint32_t> programs_named(const char* name) {
+  std::set<std::uint32_t> found;
   bpf_attr next{};
   while (::syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &next, sizeof next) == 0) {
     const std::uint32_t id = next.next_id;
@@ -46,12 +46,12 @@ int programs_named(const char* name) {
     ask.info.info_len = sizeof info;
     ask.info.info = reinterpret_cast<std::uint64_t>(&info);
     if (fd && ::syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof ask) == 0) {
-      count += std::strncmp(info.name, name, BPF_OBJ_NAME_LEN) == 0 ? 1 : 0;
+      if (std::strncmp(info.name, name, BPF_OBJ_NAME_LEN) == 0) found.insert(id);
     }
     next = {};
     next.start_id = id;
   }
-  return count;
+  return found;
 }
 
 // Keeps only those capabilities of the current ones that are not named.
@@ -83,28 +83,46 @@ std::string story(const std::filesystem::path& path, const ProbeOptions& options
   return line + probes->report().front().why;
 }
 
+// How root is answered here without BPF: cachestat from kernel 6.5 on, else mincore.
+std::string asked() {
+  static const std::string level =
+      probe_level_name(KernelProbes::open({.use_bpf = false, .programs = {}})->level());
+  return level;
+}
+
+void expect_start(const std::string& told, const std::string& start) {
+  EXPECT_EQ(told.substr(0, start.size()), start);
+}
+
 class ProbeLevels : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "requires root, to take rights away";
     const std::string missing = test::tracing_lacks();
     if (!missing.empty()) GTEST_SKIP() << missing;
+    if (!folder_.missing().empty()) GTEST_SKIP() << "requires " << folder_.missing();
     path_ = folder_ / "checkpoint";
     test::write_durably(path_, test::random_bytes(file_bytes, 9));
     test::bring_into_page_cache(path_);
   }
+  std::set<std::uint32_t> new_programs() const {
+    std::set<std::uint32_t> fresh = programs_named("page_cache_add");
+    for (const std::uint32_t id : programs_) fresh.erase(id);
+    return fresh;
+  }
   void expect_nothing_left() {
-    EXPECT_TRUE(eventually([&] { return programs_named("page_cache_add") == programs_; }));
+    // The kernel takes its time, also for those of the test before.
+    EXPECT_TRUE(eventually([&] { return new_programs().empty(); }));
   }
 
-  test::TemporaryFolder folder_;
+  test::DiskFolder folder_;
   std::filesystem::path path_;
-  const int programs_ = programs_named("page_cache_add");
+  const std::set<std::uint32_t> programs_ = programs_named("page_cache_add");  // From before the test.
 };
 
 TEST_F(ProbeLevels, WithAllRightsPagesAreTraced) {
-  EXPECT_EQ(test::in_child([&] { return story(path_); }).substr(0, 53),
-            "traced_and_faults traced_and_faults traffic exact kil");
+  expect_start(test::in_child([&] { return story(path_); }),
+               "traced_and_faults traced_and_faults traffic exact kills ");
   expect_nothing_left();
 }
 
@@ -112,14 +130,14 @@ TEST_F(ProbeLevels, AllProbesAreAttachedHereAndSayHow) {
   const auto probes = KernelProbes::open();
   for (const ProbeReport& report : probes->report()) {
     EXPECT_TRUE(report.attached) << report.name << ": " << report.why;
-    EXPECT_NE(report.how.find("tp_btf/"), std::string::npos) << report.how;
+    EXPECT_FALSE(report.how.empty()) << report.name;
     EXPECT_EQ(report.missed, 0u);
   }
 }
 
 TEST_F(ProbeLevels, WithoutBpfTheKernelIsAsked) {
   EXPECT_EQ(test::in_child([&] { return story(path_, {.use_bpf = false, .programs = {}}); }),
-            "cachestat cachestat exact cgroups=0 hints=false warnings=1 turned off");
+            fmt::format("{0} {0} exact cgroups=0 hints=false warnings=1 turned off", asked()));
 }
 
 TEST_F(ProbeLevels, WithoutBpfAnOverlaysFileIsAskedForThroughMincore) {
@@ -139,7 +157,7 @@ TEST_F(ProbeLevels, WithoutPerfmonProgramsAreRefusedAndTheCapabilityIsNamed) {
     drop_capabilities({21, 38});  // CAP_SYS_ADMIN, which would suffice, and CAP_PERFMON.
     return story(path_);
   });
-  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  expect_start(told, fmt::format("{0} {0} exact ", asked()));
   EXPECT_NE(told.find("program load: EPERM; CAP_PERFMON is missing"), std::string::npos) << told;
   expect_nothing_left();
 }
@@ -148,7 +166,8 @@ TEST(CaseC05, WithoutTypesOfTheKernelTheReasonIsOneLine) {
   if (::geteuid() != 0) GTEST_SKIP() << "requires root, to hide /sys/kernel/btf";
   const std::string missing = test::tracing_lacks();
   if (!missing.empty()) GTEST_SKIP() << missing;
-  const test::TemporaryFolder folder;
+  const test::DiskFolder folder;
+  if (!folder.missing().empty()) GTEST_SKIP() << "requires " << folder.missing();
   const std::filesystem::path path = folder / "checkpoint";
   test::write_durably(path, test::random_bytes(file_bytes, 9));
   const std::string told = test::in_child([&] {
@@ -157,7 +176,7 @@ TEST(CaseC05, WithoutTypesOfTheKernelTheReasonIsOneLine) {
     CHECK(::mount("tmpfs", "/sys/kernel/btf", "tmpfs", 0, nullptr) == 0);
     return story(path);
   });
-  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  expect_start(told, fmt::format("{0} {0} exact ", asked()));
   EXPECT_NE(told.find("kernel BTF not found"), std::string::npos) << told;
 }
 
@@ -179,25 +198,25 @@ class CaseC06 : public ProbeLevels {};
 
 TEST_F(CaseC06, NobodyWithoutCapabilitiesIsToldWhichAreMissing) {
   ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
-  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  folder_.open_to_others();
   const std::string told = test::in_child([&] {
     test::drop_rights(64 * kib);
     return story(path_);
   });
   // Its own file may be asked about; the machine's level is that of files of others.
-  EXPECT_EQ(told.substr(0, 22), "none cachestat exact c") << told;
+  expect_start(told, fmt::format("none {} exact ", asked()));
   EXPECT_NE(told.find("program load: EPERM; CAP_BPF and CAP_PERFMON are missing"), std::string::npos) << told;
   expect_nothing_left();
 }
 
 TEST_F(CaseC06, NobodyIsNotToldWhatOthersFilesHold) {
-  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  folder_.open_to_others();
   std::filesystem::permissions(path_, std::filesystem::perms(0644));
   const std::string told = test::in_child([&] {
     test::drop_rights(64 * kib);
     return story(path_);
   });
-  EXPECT_EQ(told.substr(0, 17), "none none absent ") << told;
+  expect_start(told, "none none absent ");
 }
 
 TEST_F(CaseC06, RootWithoutBothCapabilitiesIsToldSo) {
@@ -205,7 +224,7 @@ TEST_F(CaseC06, RootWithoutBothCapabilitiesIsToldSo) {
     drop_capabilities({21, 38, 39});
     return story(path_);
   });
-  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  expect_start(told, fmt::format("{0} {0} exact ", asked()));
   EXPECT_NE(told.find("CAP_BPF and CAP_PERFMON are missing"), std::string::npos) << told;
   expect_nothing_left();
 }
@@ -215,7 +234,7 @@ TEST_F(CaseC06, AFilterThatDeniesTheCallIsNotTakenForAMissingCapability) {
     test::deny_system_calls(SYS_bpf, SYS_bpf, EPERM);
     return story(path_);
   });
-  EXPECT_EQ(told.substr(0, 27), "cachestat cachestat exact c");
+  expect_start(told, fmt::format("{0} {0} exact ", asked()));
   EXPECT_NE(told.find("program load: EPERM; capabilities suffice"), std::string::npos) << told;
 }
 
@@ -225,7 +244,7 @@ TEST_F(CaseC06, LittleLockedMemoryIsNoObstacleForWhoHasTheCapabilities) {
     CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     return story(path_);
   });
-  EXPECT_EQ(told.substr(0, 44), "traced_and_faults traced_and_faults traffic ") << told;
+  expect_start(told, "traced_and_faults traced_and_faults traffic ");
 }
 
 TEST_F(ProbeLevels, NothingStaysInTheKernelAfterAKill) {
@@ -243,7 +262,7 @@ TEST_F(ProbeLevels, NothingStaysInTheKernelAfterAKill) {
   writing.reset();
   char letter = 0;
   ASSERT_EQ(::read(reading.get(), &letter, 1), 1);
-  EXPECT_EQ(programs_named("page_cache_add"), programs_ + 1);
+  EXPECT_FALSE(new_programs().empty());
   ASSERT_EQ(::kill(child, SIGKILL), 0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   expect_nothing_left();

@@ -62,12 +62,13 @@ class PressureWatching : public testing::Test {
     std::string why;
     cgroup_ = test::LimitedCgroup::make(12 * mib, why);
     if (!cgroup_) GTEST_SKIP() << why;
+    if (!folder_.missing().empty()) GTEST_SKIP() << "requires " << folder_.missing();
     path_ = folder_ / "checkpoint";
     test::write_durably(path_, test::random_bytes(32 * mib, 5));
     test::drop_from_page_cache(path_);
   }
 
-  test::TemporaryFolder folder_;
+  test::DiskFolder folder_;
   std::filesystem::path path_;
   std::unique_ptr<test::LimitedCgroup> cgroup_;
 };

@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
@@ -74,6 +76,19 @@ Disk::~Disk() {
   if (!mounted_.empty()) unmount(mounted_);
 }
 
+DiskFolder::DiskFolder() : path_(temporary_.path()) {
+  struct statfs system {};
+  CHECK(::statfs(path_.c_str(), &system) == 0);
+  if (system.f_type != TMPFS_MAGIC) return;
+  disk_ = Disk::make("ext4", missing_);
+  if (disk_) path_ = disk_->folder();
+}
+
+void DiskFolder::open_to_others() const {
+  std::filesystem::permissions(path_, std::filesystem::perms(0755));
+  if (disk_) std::filesystem::permissions(disk_->scratch(), std::filesystem::perms(0755));
+}
+
 bool read_in_pieces(const std::filesystem::path& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   static char piece[256 * kib];
@@ -83,9 +98,14 @@ bool read_in_pieces(const std::filesystem::path& path) {
 }
 
 std::string tracing_lacks() {
-  const auto probes = KernelProbes::open();
-  if (probes->level() >= ProbeLevel::traced) return {};
-  return "requires the page cache probe: " + probes->report().front().why;
+  // Loading takes longer than most tests.
+  static const std::string lacks = [] {
+    const auto probes = KernelProbes::open();
+    return probes->level() >= ProbeLevel::traced
+               ? std::string()
+               : "requires the page cache probe: " + probes->report().front().why;
+  }();
+  return lacks;
 }
 
 ProbedFile::ProbedFile(KernelProbes& probes, const std::filesystem::path& path)

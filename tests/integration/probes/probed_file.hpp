@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "bpf/kernel_probes.hpp"
 #include "dataplane/base/unique_fd.hpp"
@@ -27,6 +28,7 @@ class Disk {
   ~Disk();
 
   const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& scratch() const { return scratch_.path(); }
   // Where a file is written so that it shows in folder(): the lower layer of an overlay.
   const std::filesystem::path& origin() const { return origin_; }
 
@@ -37,6 +39,25 @@ class Disk {
   std::unique_ptr<LoopImage> image_;
   std::filesystem::path mounted_;  // Besides the image; empty if nothing is.
   std::filesystem::path folder_, origin_;
+};
+
+// A folder for one test on a file system with a page cache that can be traced: where temporary files are, or on a disk
+// of its own where that is tmpfs.
+class DiskFolder {
+ public:
+  DiskFolder();
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  // Any user may look for names in it.
+  void open_to_others() const;
+  // Empty, or what a disk of its own would have needed.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  TemporaryFolder temporary_;
+  std::unique_ptr<Disk> disk_;
+  std::filesystem::path path_;
+  std::string missing_;
 };
 
 // Empty, or what the machine lacks for tracing the page cache.

@@ -33,6 +33,7 @@ class ReclaimProbes : public testing::Test {
     std::string why;
     cgroup_ = test::LimitedCgroup::make(12 * mib, why);
     if (!cgroup_) GTEST_SKIP() << why;
+    if (!folder_.missing().empty()) GTEST_SKIP() << "requires " << folder_.missing();
     path_ = folder_ / "checkpoint";
     test::write_durably(path_, test::random_bytes(file_bytes, 5));
     test::drop_from_page_cache(path_);
@@ -48,7 +49,7 @@ class ReclaimProbes : public testing::Test {
         cgroup_->run([&] { return test::read_in_pieces(path_) && test::read_in_pieces(path_) ? 0 : 1; }), 0);
   }
 
-  test::TemporaryFolder folder_;
+  test::DiskFolder folder_;
   std::filesystem::path path_;
   std::unique_ptr<test::LimitedCgroup> cgroup_;
 };
@@ -146,7 +147,8 @@ TEST(FaultProbe, MajorFaultsOfATrackedFileAreThoseOfTheKernelsOwnAccount) {
   if (probes->level() < ProbeLevel::traced_and_faults) {
     GTEST_SKIP() << "requires the probe of major faults: " << probes->report().back().why;
   }
-  const test::TemporaryFolder folder;
+  const test::DiskFolder folder;
+  if (!folder.missing().empty()) GTEST_SKIP() << "requires " << folder.missing();
   const std::filesystem::path path = folder / "checkpoint";
   test::write_durably(path, test::random_bytes(file_bytes, 6));
   test::drop_from_page_cache(path);
