@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file's counters, with the test in the place of the programs that count.
+#include <array>
+#include <memory>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "bpf/tracked_file.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace penstock {
+namespace {
+
+class CountedFile : public testing::Test {
+ protected:
+  static constexpr std::uint64_t page = 4096;
+  static constexpr std::uint64_t bytes = 40 * 1024 * 1024;  // Three extents.
+
+  CountedFile() {
+    UniqueFd fd(::open((folder_ / "empty").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const ResidencyQuery query = ResidencyQuery::choose(fd.get(), {.owns_files = true});
+    file_ = std::make_unique<TrackedFile>(std::move(fd), query, bytes);
+    files_[3].added = 99;  // Of the one that had the place before.
+    extents_[5] = {7, 8};
+    file_->count_at({files_.data(), extents_.data()}, 3, {4, 3, 12}, {}, {});
+  }
+  void add(std::size_t extent, std::int32_t pages) {
+    files_[3].added += static_cast<std::uint64_t>(pages);
+    extents_[4 + extent].change += pages;
+  }
+  void remove(RemovalCause cause, std::size_t extent, std::int32_t pages) {
+    files_[3].removed[static_cast<std::size_t>(cause)] += static_cast<std::uint64_t>(pages);
+    extents_[4 + extent].change -= pages;
+  }
+  std::uint64_t resident_pages() const {
+    return file_->sample(ProbeLevel::traced).resident_bytes.value_or(UINT64_MAX) / page;
+  }
+
+  test::TemporaryFolder folder_;
+  std::array<pst_file, 8> files_{};
+  std::array<pst_extent, 16> extents_{};
+  std::unique_ptr<TrackedFile> file_;
+};
+
+TEST_F(CountedFile, BeginsWithWhatTheKernelSaysAndNothingOfTheOneBefore) {
+  EXPECT_TRUE(file_->begin(1000));
+  EXPECT_EQ(resident_pages(), 1000u);
+  const FileSample sample = file_->sample(ProbeLevel::traced);
+  EXPECT_EQ(sample.traffic->added_bytes, 0u);
+  EXPECT_EQ(sample.traffic->removed_bytes_in_all(), 0u);
+  EXPECT_EQ(file_->extent(1).resident_bytes, 0u);
+  EXPECT_EQ(file_->extent(1).reclaimed_bytes, 0u);
+}
+
+TEST_F(CountedFile, CountsUpAndDownInAllAndInEachExtent) {
+  ASSERT_TRUE(file_->begin(0));
+  add(0, 512);
+  add(2, 16);
+  remove(RemovalCause::memcg_limit, 0, 500);
+  remove(RemovalCause::truncate, 2, 1);
+  extents_[4].reclaimed = 500;
+  EXPECT_EQ(resident_pages(), 27u);
+  EXPECT_EQ(file_->extent(0).resident_bytes, 12 * page);
+  EXPECT_EQ(file_->extent(0).reclaimed_bytes, 500 * page);
+  EXPECT_EQ(file_->extent(1).resident_bytes, 0u);
+  EXPECT_EQ(file_->extent(2).resident_bytes, 15 * page);
+  const FileTraffic traffic = *file_->sample(ProbeLevel::traced).traffic;
+  EXPECT_EQ(traffic.added_bytes, 528 * page);
+  EXPECT_EQ(traffic.removed_bytes[static_cast<std::size_t>(RemovalCause::memcg_limit)], 500 * page);
+  EXPECT_EQ(traffic.removed_bytes_in_all(), 501 * page);
+}
+
+TEST_F(CountedFile, EventsBeforeTheBeginningAreNotCountedTwice) {
+  add(0, 10);
+  remove(RemovalCause::fadvise, 0, 3);
+  ASSERT_TRUE(file_->begin(7));
+  EXPECT_EQ(resident_pages(), 7u);
+}
+
+TEST_F(CountedFile, ADifferenceIsSetRightWhenItIsFoundTwice) {
+  ASSERT_TRUE(file_->begin(100));
+  EXPECT_FALSE(file_->reconcile(110));
+  EXPECT_EQ(resident_pages(), 100u);
+  EXPECT_TRUE(file_->reconcile(110));
+  EXPECT_EQ(resident_pages(), 110u);
+  EXPECT_FALSE(file_->reconcile(110));
+}
+
+TEST_F(CountedFile, ADifferenceThatChangesOrGoesWasAnEventUnderWay) {
+  ASSERT_TRUE(file_->begin(100));
+  EXPECT_FALSE(file_->reconcile(110));
+  EXPECT_FALSE(file_->reconcile(105));
+  EXPECT_FALSE(file_->reconcile(100));
+  EXPECT_FALSE(file_->reconcile(105));
+  EXPECT_EQ(resident_pages(), 100u);
+}
+
+TEST_F(CountedFile, MoreRemovedThanKnownIsNothingResidentUntilItIsSetRight) {
+  ASSERT_TRUE(file_->begin(5));
+  remove(RemovalCause::other, 0, 9);
+  EXPECT_EQ(resident_pages(), 0u);
+  EXPECT_FALSE(file_->reconcile(0));
+  EXPECT_TRUE(file_->reconcile(0));
+  add(0, 2);
+  EXPECT_EQ(resident_pages(), 2u);
+}
+
+TEST_F(CountedFile, FaultsAreAbsentWhereTheyAreNotTimed) {
+  ASSERT_TRUE(file_->begin(0));
+  files_[3].major_faults = 4;
+  files_[3].major_fault_ns = 1000;
+  EXPECT_FALSE(file_->sample(ProbeLevel::traced).faults);
+  const std::optional<FaultTraffic> faults = file_->sample(ProbeLevel::traced_and_faults).faults;
+  ASSERT_TRUE(faults);
+  EXPECT_EQ(faults->major_faults, 4u);
+  EXPECT_EQ(faults->stall_ns, 1000u);
+}
+
+}  // namespace
+}  // namespace penstock
