@@ -176,5 +176,34 @@ TEST(FaultProbe, MajorFaultsOfATrackedFileAreThoseOfTheKernelsOwnAccount) {
   EXPECT_EQ(in_buckets, faults->major_faults);
 }
 
+TEST(FaultProbe, AMinorFaultOfATrackedFileLeavesNothingToTheNextMajorOneOfAnother) {
+  const auto probes = KernelProbes::open();
+  if (probes->level() < ProbeLevel::traced_and_faults) {
+    GTEST_SKIP() << "requires the probe of major faults: " << probes->report().back().why;
+  }
+  const test::DiskFolder folder;
+  if (!folder.missing().empty()) GTEST_SKIP() << "requires " << folder.missing();
+  for (const char* name : {"tracked", "other"}) {
+    test::write_durably(folder / name, test::random_bytes(1 * mib, 6));
+    test::drop_from_page_cache(folder / name);
+  }
+  test::bring_into_page_cache(folder / "tracked");
+  ProbedFile file(*probes, folder / "tracked");
+  const UniqueFd other(::open((folder / "other").c_str(), O_RDONLY | O_CLOEXEC));
+  // A write to a private mapping asks the file for its page, whether that is there or not.
+  void* const written = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
+  void* const read = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, other.get(), 0);
+  ASSERT_TRUE(written != MAP_FAILED && read != MAP_FAILED);
+  rusage before{}, after{};
+  ASSERT_EQ(::getrusage(RUSAGE_THREAD, &before), 0);
+  *static_cast<volatile char*>(written) = 1;
+  (void)*static_cast<const volatile char*>(read);
+  ASSERT_EQ(::getrusage(RUSAGE_THREAD, &after), 0);
+  ::munmap(written, 4096);
+  ::munmap(read, 4096);
+  EXPECT_EQ(after.ru_majflt - before.ru_majflt, 1);
+  EXPECT_EQ(file.sample().faults->major_faults, 0u);
+}
+
 }  // namespace
 }  // namespace penstock
