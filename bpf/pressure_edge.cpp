@@ -13,11 +13,23 @@ namespace penstock {
 Result<PressureEdge> PressureEdge::open(int directory, const char* path, const PressureBound& bound) {
   PressureEdge edge(directory, path, bound);
   edge.arm(directory, path);
-  // After arming: what grew before can't have been the trigger's reason.
-  const std::optional<Nanoseconds> total = edge.total();
-  if (!total) return Error{Errc::not_found, 0, "read a pressure file"};
-  edge.last_ = *total;
+  TRY(edge.begin());
   return edge;
+}
+
+Result<PressureEdge> PressureEdge::polled(int directory, const char* path, const PressureBound& bound) {
+  PressureEdge edge(directory, path, bound);
+  edge.why_ = "not asked for";
+  TRY(edge.begin());
+  return edge;
+}
+
+// After arming: what grew before can't have been the trigger's reason.
+Result<> PressureEdge::begin() {
+  const std::optional<Nanoseconds> now = total();
+  if (!now) return Error{Errc::not_found, 0, "read a pressure file"};
+  last_ = *now;
+  return {};
 }
 
 void PressureEdge::arm(int directory, const char* path) {

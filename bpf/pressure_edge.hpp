@@ -26,6 +26,9 @@ class PressureEdge {
   // file can't be read.
   static Result<PressureEdge> open(int directory, const char* path, const PressureBound& bound);
 
+  // The same without a trigger.
+  static Result<PressureEdge> polled(int directory, const char* path, const PressureBound& bound);
+
   // POLLPRI on it: look. -1: no trigger, look every window. Closed by the kernel's cgroup removal: POLLERR.
   int fd() const { return trigger_.get(); }
   bool armed() const { return static_cast<bool>(trigger_); }
@@ -41,6 +44,7 @@ class PressureEdge {
   PressureEdge(int directory, const char* path, const PressureBound& bound)
       : bound_(bound), source_(PressureSource::of_file(directory, path, path)) {}
   void arm(int directory, const char* path);
+  Result<> begin();
   std::optional<Nanoseconds> total();
 
   PressureBound bound_;
