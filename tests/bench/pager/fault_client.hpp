@@ -43,7 +43,7 @@ class FaultClient {
   wire::DeviceBuffer buffer_;
   UniqueFds fds_;
   std::uint64_t request_ = 0;
-  std::uint32_t owed_ = 0;  // The batch that the next message acknowledges.
+  std::uint32_t owed_ = 0;                        // The batch that the next message acknowledges.
   Linger linger_{std::chrono::microseconds(30)};  // As the library does.
 };
 
