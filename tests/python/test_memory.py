@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integrat
 
 import daemon  # noqa: E402
 import penstock  # noqa: E402
+from penstock.memory import AssembledTable, Piece  # noqa: E402
 
 MIB = 1 << 20
 
@@ -66,6 +67,47 @@ class PrivateTables(WithService):
 
     def test_status_shows_the_name(self) -> None:
         self.assertIn("a name", [one["name"] for one in self.daemon.ask("status")["clients"]])
+
+
+class AssembledTables(WithService):
+    def table(self, service: penstock.Service) -> AssembledTable:
+        path = self.daemon.folder / "m.safetensors"
+        if not path.exists():
+            daemon.write_checkpoint(path, tensors=2, tensor_bytes=9 * MIB)
+        start = path.stat().st_size - 18 * MIB
+        pieces = [Piece(10 * MIB, 0, start, 9 * MIB, "U8", "U8"), Piece(0, 0, start + 9 * MIB, 9 * MIB, "U8", "U8")]
+        with open(path, "rb") as file:
+            return service.assembled_table([file.fileno()], pieces)
+
+    def content(self, place: int, nbytes: int) -> bytes:
+        return (self.daemon.folder / "m.safetensors").read_bytes()[-18 * MIB + place:][:nbytes]
+
+    def test_two_clients_have_one_copy_and_what_one_makes_private_is_its_own(self) -> None:
+        one = self.table(self.service)
+        self.assertTrue(one.fault(0, one.nbytes))
+        resident = self.daemon.device()["resident_bytes"]
+        with penstock.connect(socket=str(self.daemon.socket)) as other:
+            two = self.table(other)
+            self.assertTrue(two.fault(10 * MIB, 9 * MIB))
+            self.assertEqual(resident, self.daemon.device()["resident_bytes"])
+            self.assertEqual(one.checkpoints, two.checkpoints)
+            self.assertTrue(two.make_private(10 * MIB, 1))
+            self.assertEqual(1, two.serials(10 * MIB, 1)[0] & 1)
+            self.assertEqual(0, one.serials(10 * MIB, 1)[0] & 1)
+            self.assertEqual(self.content(0, 9 * MIB), ctypes.string_at(two.address + 10 * MIB, 9 * MIB))
+            ctypes.memmove(two.address + 10 * MIB, b"mine", 4)
+            self.assertEqual(resident + one.page_bytes, self.daemon.device()["resident_bytes"])
+        self.assertEqual(self.content(0, 4), ctypes.string_at(one.address + 10 * MIB, 4))
+        self.assertEqual(self.content(9 * MIB, 9 * MIB), ctypes.string_at(one.address, 9 * MIB))
+
+    def test_a_private_page_without_a_pin_or_without_room_is_refused(self) -> None:
+        table = self.table(self.service)
+        with self.assertRaises(penstock.UnpinnedError):
+            table.make_private(0, 1)
+        self.assertTrue(table.fault(0, table.nbytes))
+        rest = self.service.private_table(64 * MIB)
+        self.assertTrue(rest.fault(0, 64 * MIB - table.pages * table.page_bytes))
+        self.assertFalse(table.make_private(0, 1))
 
 
 class Alignment(WithService):

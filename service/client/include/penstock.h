@@ -263,7 +263,8 @@ PST_API pst_status pst_prioritize(pst_table* table);
 /* Pages that start at or above `bytes` answer PST_OFFLOADED unless resident already. UINT64_MAX: no cut-off. */
 PST_API pst_status pst_set_cutoff(pst_table* table, uint64_t bytes);
 /* Serials of the pages of a range: changes whenever a page's content was lost and made anew, also by another run of the
- * service. `serials` holds one entry a page; 0 = not resident here. */
+ * service. `serials` holds one entry a page; 0 = not resident here; odd = the page of a shared table that was made private
+ * to this process. */
 PST_API pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, uint64_t* serials,
                                size_t capacity, size_t* count);
 /* Numbers of the pages of the table that the service asked back while they were pinned: their last unpin gives them up.

@@ -99,6 +99,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_set_cutoff": (c_int32, [c_void_p, c_uint64]),
     "pst_serials": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t, POINTER(c_size_t)]),
     "pst_table_wanted": (c_int32, [c_void_p, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),
+    "pst_make_private": (c_int32, [c_void_p, c_uint64, c_uint64, c_uint64]),
     "pst_allow_writes": (c_int32, [c_void_p, c_uint64, c_uint64]),
     "pst_end_writes": (c_int32, [c_void_p, c_uint64, c_uint64]),
     "pst_table_residency": (c_int32, [c_void_p, POINTER(Residency)]),

@@ -25,6 +25,11 @@ class Pressure:
     wanted_bytes: int
 
 
+def pressure_of(event: Event) -> Pressure | None:
+    """None: it is another event."""
+    return Pressure(_LEVELS[min(event.level, 2)], event.wanted_bytes) if event.kind == _PRESSURE else None
+
+
 class PressureThread:
     """Reads the events of a connection until stop()."""
 
@@ -51,6 +56,7 @@ class PressureThread:
             while library.pst_next_event(self._connection.handle, ctypes.byref(event)) == DONE:
                 callback = self.callback
                 # An exception has nowhere to go but to threading.excepthook, and ends the thread.
-                if event.kind == _PRESSURE and callback is not None:
-                    callback(Pressure(_LEVELS[min(event.level, 2)], event.wanted_bytes))
+                pressure = pressure_of(event)
+                if pressure is not None and callback is not None:
+                    callback(pressure)
         os.close(self._ended)

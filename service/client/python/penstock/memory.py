@@ -1,33 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that one client fills itself: private page tables, and page-locked host buffers that grow in place.
+"""Page tables of a client's own layout, private or put together from files, and page-locked host buffers that grow in place.
 
-Both end with their last reference. Addresses stay the same while the object lives, also when the service goes and comes.
+All end with their last reference. Addresses stay the same while the object lives, also when the service goes and comes.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple
 
 from penstock import _library
 from penstock._library import library, nanoseconds, sized
-from penstock._memory import Connection, at_end
+from penstock._memory import Connection, OpenFile, at_end
 from penstock.errors import InvalidArgumentError, OffloadedError
 
 
-class PrivateTable:
-    """A page table whose content is this client's: `address` is fixed, `nbytes` of it are only address space until they
-    are faulted in. An evicted page comes back zero, with another serial."""
+class PageTable:
+    """`address` is fixed, `nbytes` of it are only address space until they are faulted in."""
 
-    def __init__(self, connection: Connection, nbytes: int, device: str | None = None) -> None:
-        options = sized(_library.TableOptions)
-        options.device = device.encode() if device is not None else None
+    def __init__(self, connection: Connection, handle: c_void_p, *kept: Any) -> None:
         self._connection = connection
-        self.handle = c_void_p()
-        connection.check(library.pst_table_anonymous(connection.handle, nbytes, ctypes.byref(options),
-                                                     ctypes.byref(self.handle)))
-        self._close = at_end(self, library.pst_table_close, self.handle, connection)
+        self.handle = handle
+        self._close = at_end(self, library.pst_table_close, self.handle, connection, *kept)
         info = sized(_library.TableInfo)
         connection.check(library.pst_table_describe(self.handle, ctypes.byref(info)))
         self.address: int = info.address or 0
@@ -80,7 +76,7 @@ class PrivateTable:
 
     @property
     def mapped_bytes(self) -> int:
-        """Bytes of its pages that are here."""
+        """Bytes of its pages that are here, others' included."""
         return int(self.residency().mapped_bytes)
 
     def residency(self) -> _library.Residency:
@@ -90,6 +86,62 @@ class PrivateTable:
 
     def close(self) -> None:
         self._close()
+
+
+class PrivateTable(PageTable):
+    """Its content is this client's. An evicted page comes back zero, with another serial."""
+
+    def __init__(self, connection: Connection, nbytes: int, device: str | None = None) -> None:
+        options = sized(_library.TableOptions)
+        options.device = device.encode() if device is not None else None
+        handle = c_void_p()
+        connection.check(library.pst_table_anonymous(connection.handle, nbytes, ctypes.byref(options), ctypes.byref(handle)))
+        super().__init__(connection, handle)
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, and where they lie in a table."""
+
+    place: int
+    file: int  # Index into the table's descriptors.
+    offset: int
+    nbytes: int
+    stored: str  # Dtypes by their safetensors names; others than the stored one are converted by the service.
+    wanted: str
+
+
+class AssembledTable(PageTable):
+    """Put together by the service from `pieces` of safetensors files, read-only, and shared with all who ask for the same
+    ones. Pages can be made private to this process, and are writable then until they are evicted."""
+
+    def __init__(self, connection: Connection, descriptors: Sequence[int], pieces: Iterable[Piece],
+                 device: str | None = None) -> None:
+        files = [OpenFile(connection, one, f"file {number}") for number, one in enumerate(descriptors)]
+        entries = [_library.ManifestEntry(one.place, one.offset, one.nbytes, one.file, 0, one.stored.encode(),
+                                          one.wanted.encode(), _library.FOREVER) for one in pieces]
+        options = sized(_library.TableOptions)
+        options.device = device.encode() if device is not None else None
+        handle = c_void_p()
+        connection.check(library.pst_table_assemble(
+            connection.handle, (c_void_p * len(files))(*(one.handle for one in files)), len(files),
+            (_library.ManifestEntry * len(entries))(*entries), len(entries), ctypes.byref(options), ctypes.byref(handle)))
+        super().__init__(connection, handle, files)
+        self._files = files
+        self.checkpoints = tuple(one.describe().id.decode() for one in files)
+
+    @property
+    def handles(self) -> list[int]:
+        """Of its checkpoints, for the service's questions."""
+        return [int(one.describe().handle) for one in self._files]
+
+    def make_private(self, offset: int, nbytes: int, timeout: float | None = None) -> bool:
+        """The pages of a pinned range become this process's own, beginning as copies. False: there is no room for that."""
+        status = library.pst_make_private(self.handle, offset, nbytes, nanoseconds(timeout))
+        try:
+            self._connection.check(status)
+        except OffloadedError:
+            return False
+        return True
 
 
 class HostBuffer:

@@ -8,18 +8,18 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Callable
-from ctypes import c_uint64, c_void_p
+from collections.abc import Callable, Iterable, Sequence
+from ctypes import c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 from penstock import _library
 from penstock._library import library, nanoseconds, sized
 from penstock._memory import Connection, at_end
-from penstock._pressure import Pressure, PressureThread
+from penstock._pressure import Pressure, PressureThread, pressure_of
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError, error
-from penstock.memory import HostBuffer, PrivateTable
+from penstock.memory import AssembledTable, HostBuffer, Piece, PrivateTable
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,11 @@ class Service:
         """Pages on a device, by default this connection's, that this client fills itself."""
         return PrivateTable(self._open(), nbytes, device or self.device)
 
+    def assembled_table(self, descriptors: Sequence[int], pieces: Iterable[Piece],
+                        device: str | None = None) -> AssembledTable:
+        """Pages in a layout of the caller's, filled by the service from files that are open for reading."""
+        return AssembledTable(self._open(), descriptors, pieces, device or self.device)
+
     def host_buffer(self, nbytes_max: int) -> HostBuffer:
         """Page-locked host memory that can grow to `nbytes_max`; costs nothing until it does."""
         return HostBuffer(self._open(), nbytes_max)
@@ -159,6 +164,26 @@ class Service:
         if self._pressure is None:
             self._pressure = PressureThread(connection)
         self._pressure.callback = callback
+
+    def next_pressure(self) -> Pressure | None:
+        """The last that the service said since the last call, without waiting. Not beside on_pressure()."""
+        connection = self._open()
+        found = None
+        event = sized(_library.Event)
+        while library.pst_next_event(connection.handle, ctypes.byref(event)) == _library.DONE:
+            found = pressure_of(event) or found
+        return found
+
+    def run_revokes(self) -> None:
+        """Gives up pages of GPUs that the service asked for: where no device work uses unpinned ones."""
+        connection = self._open()
+        connection.check(library.pst_run_revokes(connection.handle))
+
+    def set_idle(self, idle: bool) -> None:
+        """Idle: nothing of this process runs on the device (said after a synchronise), and pages may go at any time. A fault
+        ends it."""
+        connection = self._open()
+        connection.check(library.pst_idle(connection.handle, int(idle)))
 
     def close(self) -> None:
         """Closes everything; the connection lives on while views of pinned tensors do."""
