@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,38 @@ class Roomy(Case):
         self.assertTrue(comfy.image(prompt) == self.plain[self.dtype][SEEDS[1]])
         comfy.free()
         self.check(comfy)
+
+
+class Sharing(Case):
+    """Two servers with DynamicVRAM and one checkpoint."""
+
+    def read_bytes(self) -> int:
+        with urllib.request.urlopen(f'http://{self.daemon.ask("status")["metrics"]["address"]}/metrics', timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("penstock_read_bytes_total"))
+
+    def test_one_copy_read_once_and_one_outlives_the_other(self) -> None:
+        one, two = self.comfy(name="one", on_host=True), self.comfy(name="two", on_host=True)
+        plain = self.plain[self.dtype]
+        without = one.run(seed=SEEDS[0], lora=0.0)
+        alone, read = self.daemon.device()["resident_bytes"], self.read_bytes()
+        self.assertEqual(0, self.counts(one)["pages_made_private"])
+        self.assertTrue(two.run(seed=SEEDS[0], lora=0.0) == without)
+        self.assertEqual((alone, read), (self.daemon.device()["resident_bytes"], self.read_bytes()))
+        # Its LoRA changes one module.
+        self.assertTrue(two.run(seed=SEEDS[0]) == plain[SEEDS[0]])
+        private = self.counts(two)["pages_made_private"]
+        self.assertGreater(private, 0)
+        self.assertEqual(alone + private * (256 << 10), self.daemon.device()["resident_bytes"])
+        self.assertLess(private * (256 << 10), alone)
+        self.assertTrue(one.run(seed=SEEDS[0], lora=0.0) == without)
+        two.process.kill()
+        two.process.wait()
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == alone))
+        self.assertTrue(one.run(seed=SEEDS[0], lora=0.0) == without)
+        self.check(one)
+        one.free()
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 
 
 class SmallBudget(Case):

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
+import struct
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from penstock.memory import Piece
 from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
 
 POISON = 0xFF  # Bytes of this are a NaN in every float format.
@@ -33,10 +37,20 @@ class Module:
     allocation: Any = None
     signature: Any = None
     pin: int | None = None  # Offset of its copy in the host buffer.
+    patch: bytes = b""
 
-    def content(self) -> bytes:
+    def stored(self) -> bytes:
         block = hashlib.sha256(str(self.seed).encode()).digest()
         return (block * (self.nbytes // len(block) + 1))[:self.nbytes]
+
+    def content(self) -> bytes:
+        stored = self.stored()
+        return self.patch + stored[len(self.patch):]
+
+    def change(self, patch: bytes) -> None:
+        """A LoRA on it, or none any more."""
+        self.patch = patch
+        self.pin = None
 
 
 @dataclass
@@ -56,6 +70,21 @@ def read(address: int, nbytes: int) -> bytes:
     return ctypes.string_at(address, nbytes)
 
 
+class FiledWeights:
+    """What the seam is told of a module whose bytes may lie in a file."""
+
+    def __init__(self, module: Module, offset: int, filed: bool) -> None:
+        self.offset, self.nbytes = offset, module.nbytes
+        self._module, self._filed = module, filed
+
+    def clean(self) -> bool:
+        return self._filed and not self._module.patch
+
+    def show(self, address: int, signature: Any) -> None:
+        assert address == self._module.allocation[1]
+        self._module.signature = signature
+
+
 @dataclass
 class Model:
     """One model on device 0, as its patcher drives it."""
@@ -64,6 +93,9 @@ class Model:
     seam: Any = model_vbar  # Replaced by negative controls.
     buffers: Any = host_buffer
     pinning: bool = True
+    file: Path | None = None  # Its modules' bytes lie there one behind the other,
+    start: int = 0  # from here on.
+    unfiled: tuple[int, ...] = ()
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
@@ -76,14 +108,39 @@ class Model:
     def nbytes(self) -> int:
         return sum(module.nbytes for module in self.modules)
 
-    def load(self) -> None:
+    def load(self, dirty: bool = False) -> None:
         if self.vbar is None:
             self.vbar = self.seam.ModelVBAR(self.nbytes * 10, 0)
             self.hostbuf = self.buffers.HostBuffer(0, 64 << 20, HOSTBUF_MAX)
         self.vbar.prioritize()
         for module in self.modules:
+            if dirty:
+                module.signature = None
             if module.allocation is None:
                 module.allocation = self.vbar.alloc(module.nbytes)
+        if self.file is not None and not self.vbar.asked_to_share:
+            self._share(self.file)
+
+    def _share(self, file: Path) -> None:
+        weights, pieces, at = [], [], self.start
+        for number, module in enumerate(self.modules):
+            place = module.allocation[1] - self.vbar.base_addr
+            weights.append(FiledWeights(module, place, number not in self.unfiled))
+            if number not in self.unfiled:
+                pieces.append(Piece(place, 0, at, module.nbytes, "U8", "U8"))
+            at += module.nbytes
+        with open(file, "rb") as opened:
+            self.vbar.share([opened.fileno()], pieces, weights)
+        for module in self.modules:
+            module.allocation = self.vbar.moved(module.allocation)
+
+    def place(self, number: int) -> int:
+        """Of a module in its table."""
+        return int(sum(-(-module.nbytes // 512) * 512 for module in self.modules[:number]))
+
+    def pages(self, number: int) -> range:
+        page_bytes = self.vbar._pages.page_bytes
+        return range(self.place(number) // page_bytes, (self.place(number) + self.modules[number].nbytes - 1) // page_bytes + 1)
 
     def forward(self) -> None:
         for module in self.modules:
@@ -152,6 +209,22 @@ class Model:
         if self.hostbuf_address not in (0, address):
             raise Moved(f"from {self.hostbuf_address:#x} to {address:#x}")
         self.hostbuf_address = address
+
+
+def filed_model(path: Path, count: int, nbytes: int, seed: int = 0, spoil: bool = False, **options: Any) -> Model:
+    """As model(), with its bytes in a file, which is written unless it is there. `spoil`: no checkpoint."""
+    one = model(count, nbytes, seed, **options)
+    header, end = {}, 0
+    for number, module in enumerate(one.modules):
+        header[str(number)] = {"dtype": "U8", "shape": [module.nbytes], "data_offsets": [end, end + module.nbytes]}
+        end += module.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    one.file, one.start = path, 8 + len(text)
+    if not path.exists():
+        size = struct.pack("<Q", len(text) if not spoil else 1 << 60)
+        path.write_bytes(size + text + b"".join(module.stored() for module in one.modules))
+    return one
 
 
 def model(count: int, nbytes: int, seed: int = 0, **options: Any) -> Model:

@@ -6,8 +6,9 @@ import logging
 NODE_CLASS_MAPPINGS: dict = {}
 
 try:
-    from penstock_comfyui.reads import install
+    from penstock_comfyui import reads, sharing
 
-    install()
+    reads.install()
+    sharing.install()
 except Exception as error:  # noqa: BLE001 - ComfyUI reads files itself then.
     logging.warning("penstock: checkpoints are read by ComfyUI: %s: %s", type(error).__name__, error)

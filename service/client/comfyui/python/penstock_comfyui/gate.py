@@ -20,17 +20,21 @@ COMFYUI = ((0, 33), (0, 34))  # From, and before.
 AIMDO = ((0, 4, 10), (0, 7))
 ANY_VERSION = "PENSTOCK_COMFYUI_ANY_VERSION"
 
-# What the pager seam relies on in ComfyUI: file, and what must stand in it.
+# What we rely on in ComfyUI: file, and what must stand in it.
 CONTRACT: dict[str, tuple[str, ...]] = {
     "main.py": ("comfy_aimdo.control.init_devices(", "execute_prestartup_script()"),
     "comfy/model_patcher.py": ("comfy_aimdo.model_vbar.ModelVBAR(", "vbar.prioritize()", "vbar.alloc(",
-                               "vbar.free_memory(", "vbar.loaded_size()", "dynamic_pins"),
+                               "vbar.free_memory(", "vbar.loaded_size()", "dynamic_pins", "class ModelPatcherDynamic(",
+                               "_v_signature", "_lowvram_function", "_comfy_model_dtype"),
+    "comfy/model_management.py": ("def reset_cast_buffers(", "def load_models_gpu(", "def synchronize(",
+                                  "EXTRA_RESERVED_VRAM"),
+    "execution.py": ("class PromptExecutor", "async def execute_async(", "reset_cast_buffers()"),
     "comfy/ops.py": ("comfy_aimdo.model_vbar.vbar_fault(", "comfy_aimdo.model_vbar.vbar_signature_compare(",
-                     "comfy_aimdo.model_vbar.vbar_unpin(", "comfy_aimdo.torch.aimdo_to_tensor("),
+                     "comfy_aimdo.model_vbar.vbar_unpin(", "comfy_aimdo.torch.aimdo_to_tensor(", "_v_weight", "_v_bias"),
     "comfy/pinned_memory.py": ("hostbuf.extend(", "hostbuf.truncate(", "comfy_aimdo.torch.hostbuf_to_tensor("),
     "comfy/memory_management.py": ("comfy_aimdo.host_buffer.read_file_to_device(", "hostbuf.read_file_slice("),
     "comfy/utils.py": ("def load_torch_file(ckpt, safe_load=False, device=None, return_metadata=False)",
-                       "comfy_aimdo.model_mmap.ModelMMAP("),
+                       "comfy_aimdo.model_mmap.ModelMMAP(", "_comfy_tensor_file_slice"),
 }
 # And in the installed comfy_aimdo: module, name, parameters that must be there.
 SURFACE: dict[str, dict[str, tuple[str, ...]]] = {

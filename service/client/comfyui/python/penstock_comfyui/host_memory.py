@@ -114,6 +114,11 @@ class GrowingMemory:
         with _growing_lock:
             _growing.add(self)
 
+    @property
+    def booked_bytes(self) -> int:
+        with self._lock:
+            return sum(grant.work_bytes for grant in self._grants)
+
     def grow(self, nbytes: int) -> None:
         if nbytes > self.nbytes_max:
             raise RuntimeError(f"penstock: a buffer of at most {self.nbytes_max} bytes can't have {nbytes}")
@@ -131,6 +136,12 @@ class GrowingMemory:
 def growing_bytes(index: int | None = None) -> int:
     with _growing_lock:
         return sum(one.size for one in _growing if index is None or one.index == index)
+
+
+def booked_bytes() -> int:
+    """What the service promised to us."""
+    with _growing_lock:
+        return sum(one.booked_bytes for one in _growing)
 
 
 def _book(nbytes: int) -> penstock.Grant | None:

@@ -59,6 +59,12 @@ class Link:
             self._note_back()
             return self._service
 
+    def present(self) -> penstock.Service | None:
+        """The connection that is there, if any; none is made."""
+        with self._lock:
+            there = self._service is not None and self._process == os.getpid() and not self._away
+            return self._service if there else None
+
     def reset(self, socket: str | None) -> None:
         """Another service from now on."""
         with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VBARs on a private table of the service: what the surface's ModelVBAR is made of."""
+"""VBARs on tables of the service, a private one and one that is shared: what the surface's ModelVBAR is made of."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import penstock
 from penstock import errors
-from penstock.memory import PrivateTable
+from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.link import AWAY, link, say_once
+from penstock_comfyui.pins import Pins
+from penstock_comfyui.shared_pages import SharedPages, Weights
 
 ALIGNMENT = 512
 FAULT_SECONDS = 10.0
@@ -40,7 +42,7 @@ def _start_over() -> None:
 
 os.register_at_fork(after_in_child=_start_over)
 # Since the start, of all VBARs.
-_counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes"), 0)
+_counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes", "pages_made_private"), 0)
 # Serials for pages whose content nobody vouches for; the service's own stay below.
 _unknown = itertools.count(1 << 63)
 
@@ -51,8 +53,9 @@ class VbarPages:
     def __init__(self, nbytes: int, index: int, pageout: Callable[[int, int], Any] | None = None) -> None:
         self.index = index
         self.nbytes = max(int(nbytes), 1)
-        self._lock = threading.Lock()
-        self._pins: dict[tuple[int, int], int] = {}
+        self._pins = Pins()
+        self._shared: SharedPages | None = None
+        self.asked_to_share = False
         self.cutoff = self.nbytes  # Bytes; what starts above isn't brought in.
         self.floor = 0
         self.table = _make_table(self.nbytes)
@@ -64,42 +67,67 @@ class VbarPages:
         with _tables_lock:
             _tables.add(self)
 
+    # ---- shared pages ----
+
+    def share(self, descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> None:
+        """Has the service fill what `pieces` name; `weights` are all allocations so far. Once: addresses stay."""
+        self.asked_to_share = True
+        if pieces and self.table is not None and self._held is None:
+            self._shared = _make_shared(descriptors, pieces, weights)
+
+    def moved(self, address: int) -> int:
+        """Where an allocation lies from now on."""
+        shared = self._shared
+        return shared.base + address - self.base if shared is not None and shared.holds(address - self.base) else address
+
+    def is_shared(self, address: int) -> bool:
+        return self._shared is not None and self._shared.covers(address)
+
     # ---- faults ----
 
-    def fault(self, offset: int, nbytes: int) -> ctypes.Array[Any] | None:
+    def fault(self, address: int, nbytes: int) -> Any:
         """Pins the range; the serials of its pages. None: offloaded."""
-        self._check(offset, nbytes)
+        if self._shared is not None and self._shared.covers(address):
+            before = self._shared.private_made
+            signature = self._shared.fault(address, nbytes)
+            _count("pages_made_private", self._shared.private_made - before)
+        else:
+            self._check(address - self.base, nbytes)
+            signature = self._fault(address - self.base, nbytes)
+        _count("offloaded" if signature is None else "faults")
+        return signature
+
+    def unpin(self, address: int, nbytes: int) -> None:
+        """Gives up one fault of this very range; without one it does nothing."""
+        if self._shared is not None and self._shared.covers(address):
+            done = self._shared.unpin(address, nbytes)
+        else:
+            done = self._unpin(address - self.base, nbytes)
+        _count("unpins" if done else "stray_unpins")
+
+    def _fault(self, offset: int, nbytes: int) -> Any:
         if self._held is not None:
             self._held.answer_wanted()
-        if self.table is None or not self._pin(self.table, offset, nbytes):
-            _count("offloaded")
+        if self.table is None or not _pin(self.table, offset, nbytes):
             return None
-        _count("faults")
         if self._held is not None:
             self._held.pinned(self._pages(offset, nbytes))
         serials = self.table.serials(offset, nbytes)
         for page, serial in enumerate(serials):
             if serial == 0:  # Of a run of the service that is over: it can't be recognised again.
                 serials[page] = next(_unknown)
-        with self._lock:
-            self._pins[offset, nbytes] = self._pins.get((offset, nbytes), 0) + 1
+        self._pins.add(offset, nbytes)
         return serials
 
-    def unpin(self, offset: int, nbytes: int) -> None:
-        """Gives up one fault of this very range; without one it does nothing."""
-        with self._lock:
-            count = self._pins.get((offset, nbytes), 0)
-            if count == 1:
-                del self._pins[offset, nbytes]
-            elif count > 1:
-                self._pins[offset, nbytes] = count - 1
-        _count("unpins" if count else "stray_unpins")
-        if count == 0 or self.table is None:
-            return
-        self.table.unpin(offset, nbytes)
+    def _unpin(self, offset: int, nbytes: int) -> bool:
+        if not self._pins.take(offset, nbytes):
+            return False
+        if self.table is not None:
+            self.table.unpin(offset, nbytes)
         if self._held is not None:
             self._held.unpinned(self._pages(offset, nbytes))
             self._held.answer_wanted()
+        return True
 
     # ---- room ----
 
@@ -109,26 +137,32 @@ class VbarPages:
         if self.cutoff < self.nbytes:
             self.set_cutoff(self.nbytes)
         self.table.prioritize()
+        if self._shared is not None:
+            self._shared.table.prioritize()
 
     def set_cutoff(self, nbytes: int) -> None:
         self.cutoff = min(nbytes, self.nbytes)
-        if self.table is not None:
-            self.table.set_cutoff(self.cutoff if self.cutoff < self.nbytes else None)
+        for table in self._tables():
+            table.set_cutoff(self.cutoff if self.cutoff < self.nbytes else None)
 
     def free(self, nbytes: int) -> int:
         """Gives pages back from the end; the bytes that the device really got. What was freed stays free until the next
         prioritize()."""
         if self.table is None or nbytes <= 0:
             return 0
-        above = sum(self.page_bytes for page, serial in enumerate(self._all_serials())
-                    if serial and page * self.page_bytes >= self.floor)
-        wanted = min(nbytes, above)
-        if self._held is not None:
-            self._held.let_go(lambda page: page * self.page_bytes >= self.floor, -(-wanted // self.page_bytes))
-        freed = self.table.free(wanted, FREE_SECONDS) if wanted > 0 else 0
+        freed = 0
+        for table in self._tables():
+            above = sum(self.page_bytes for page, serial in enumerate(_all_serials(table))
+                        if serial and page * self.page_bytes >= self.floor)
+            wanted = min(nbytes - freed, above)
+            if self._held is not None:
+                self._held.let_go(lambda page: page * self.page_bytes >= self.floor, -(-wanted // self.page_bytes))
+            freed += table.free(wanted, FREE_SECONDS) if wanted > 0 else 0
+        if self._shared is not None and freed < nbytes and self.floor == 0:
+            freed += self._shared.drop_unused()
         _count("freed_bytes", freed)
-        resident = [page for page, serial in enumerate(self._all_serials()) if serial]
-        self.set_cutoff((resident[-1] + 1) * self.page_bytes if resident else 0)
+        resident = [page for table in self._tables() for page, serial in enumerate(_all_serials(table)) if serial]
+        self.set_cutoff((max(resident) + 1) * self.page_bytes if resident else 0)
         return freed
 
     def give_held(self, nbytes: int) -> int:
@@ -139,7 +173,9 @@ class VbarPages:
 
     @property
     def mapped_bytes(self) -> int:
-        return self.table.mapped_bytes if self.table is not None else 0
+        """Pages of its own, and shared ones that nobody else has."""
+        own = self.table.mapped_bytes if self.table is not None else 0
+        return own + (self._shared.mapped_bytes if self._shared is not None else 0)
 
     @property
     def page_count(self) -> int:
@@ -147,21 +183,23 @@ class VbarPages:
 
     def residency(self) -> list[int]:
         """A number a page: 1 resident, 2 pinned by this process, or both."""
-        with self._lock:
-            pinned = {page for span in self._pins for page in self._pages(*span)}
-        serials = self._all_serials()
-        return [(1 if page < len(serials) and serials[page] else 0) | (2 if page in pinned else 0)
-                for page in range(self.page_count)]
+        pins = self._pins.ranges() + (self._shared.pins.ranges() if self._shared is not None else [])
+        pinned = {page for span in pins for page in self._pages(*span)}
+        resident = {page for table in self._tables() for page, serial in enumerate(_all_serials(table)) if serial}
+        return [(1 if page in resident else 0) | (2 if page in pinned else 0) for page in range(self.page_count)]
 
     def close(self) -> None:
         with _tables_lock:
             _tables.discard(self)
-        table, self.table, self._held = self.table, None, None
-        if table is not None:
+        tables = self._tables()
+        self.table = self._held = self._shared = None
+        for table in tables:
             table.close()  # Views into it are dead from now on, as its caller wanted.
 
-    def _all_serials(self) -> Any:
-        return self.table.serials(0, self.table.nbytes) if self.table is not None else ()
+    def _tables(self) -> list[PageTable]:
+        """The private one first: its pages are certain to make room."""
+        tables: list[PageTable] = [self.table] if self.table is not None else []
+        return tables + ([self._shared.table] if self._shared is not None else [])
 
     def _pages(self, offset: int, nbytes: int) -> range:
         return range(offset // self.page_bytes, (offset + max(nbytes, 1) - 1) // self.page_bytes + 1)
@@ -169,35 +207,6 @@ class VbarPages:
     def _check(self, offset: int, nbytes: int) -> None:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise RuntimeError(f"penstock: {nbytes} bytes at {offset} leave the VBAR of {self.nbytes}")
-
-    def _pin(self, table: PrivateTable, offset: int, nbytes: int) -> bool:
-        if offset + nbytes > table.nbytes:  # Address space that the device could never fill.
-            return False
-        if self._try_pin(table, offset, nbytes):
-            return True
-        # Pages that keep our pin are no victims of the service's: ask their owners.
-        return _let_others_go(nbytes) and self._try_pin(table, offset, nbytes)
-
-    def _try_pin(self, table: PrivateTable, offset: int, nbytes: int) -> bool:
-        try:
-            # What is here can be pinned without the service; for the rest it isn't asked again and again while away.
-            pinned = table.fault(offset, nbytes, FAULT_SECONDS if link.may_ask else 0)
-        except WRONG_USE as error:
-            raise RuntimeError(f"penstock: {error}") from error
-        except AWAY as error:
-            link.away(error)
-            return False
-        except errors.DeadlineError as error:
-            if link.may_ask:
-                link.away(error)
-            return False
-        except penstock.PenstockError as error:
-            if link.may_ask:
-                say_once(f"weights are streamed where there is no page for them: {error.kind}")
-            return False
-        if pinned and link.may_ask:
-            link.back()
-        return pinned
 
 
 def mapped_bytes(index: int | None = None) -> int:
@@ -220,6 +229,50 @@ def reset_floors() -> None:
     with _tables_lock:
         for table in _tables:
             table.floor = 0
+
+
+def _all_serials(table: PageTable) -> Any:
+    return table.serials(0, table.nbytes)
+
+
+def _pin(table: PageTable, offset: int, nbytes: int) -> bool:
+    if offset + nbytes > table.nbytes:  # Address space that the device could never fill.
+        return False
+    if _try_pin(table, offset, nbytes):
+        return True
+    # Pages that keep our pin are no victims of the service's: ask their owners.
+    return _let_others_go(nbytes) and _try_pin(table, offset, nbytes)
+
+
+def _try_pin(table: PageTable, offset: int, nbytes: int) -> bool:
+    return _asked(lambda seconds: table.fault(offset, nbytes, seconds))
+
+
+def _make_private(table: AssembledTable, offset: int, nbytes: int) -> bool:
+    return _asked(lambda seconds: table.make_private(offset, nbytes, seconds))
+
+
+def _asked(call: Callable[[float], bool]) -> bool:
+    """Its answer. What has gone wrong is noted, and means no."""
+    try:
+        # What is here can be had without the service; for the rest it isn't asked again and again while away.
+        found = call(FAULT_SECONDS if link.may_ask else 0)
+    except WRONG_USE as error:
+        raise RuntimeError(f"penstock: {error}") from error
+    except AWAY as error:
+        link.away(error)
+        return False
+    except errors.DeadlineError as error:
+        if link.may_ask:
+            link.away(error)
+        return False
+    except penstock.PenstockError as error:
+        if link.may_ask:
+            say_once(f"weights are streamed where there is no page for them: {error.kind}")
+        return False
+    if found and link.may_ask:
+        link.back()
+    return found
 
 
 def _let_others_go(nbytes: int) -> bool:
@@ -250,3 +303,19 @@ def _make_table(nbytes: int) -> PrivateTable | None:
         return None
     link.back()
     return table
+
+
+def _make_shared(descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> SharedPages | None:
+    service = link.service()
+    if service is None:
+        return None
+    try:
+        device = next(one for one in service.devices if one.kind == "host")
+        table = service.assembled_table(descriptors, pieces, device.id)
+    except AWAY as error:
+        link.away(error)
+        return None
+    except penstock.PenstockError as error:
+        say_once(f"a model's weights are not shared: {error.kind}, {error}")
+        return None
+    return SharedPages(table, weights, _pin, _make_private)

@@ -42,6 +42,10 @@ def call(name: str, function: str, *arguments: Any, **options: Any) -> Any:
     return found(*arguments, **options) if found is not None else None
 
 
+def has(name: str, function: str) -> bool:
+    return hasattr(module(name), function)
+
+
 def works() -> bool:
     """Their native library is loaded."""
     return getattr(_found.get("control"), "lib", None) is not None

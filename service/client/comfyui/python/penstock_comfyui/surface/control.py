@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +24,9 @@ lib: Any = getattr(theirs.module("control"), "lib", None) or _NoLibrary()
 devctxs: Any = getattr(theirs.module("control"), "devctxs", [])
 
 _ours: set[int] = set()
-_headroom = 0
+_headroom: int | None = None
+_kept_free = 0
+_THEIR_HEADROOM = 256 << 20  # Where nobody sets one.
 
 
 def detect_vendor() -> Any:
@@ -36,7 +39,10 @@ def init(implementation: Any = None, simple_vram_headroom: int | None = None, nv
     if simple_vram_headroom is not None:
         _headroom = int(simple_vram_headroom)
     if theirs.works():
-        return bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
+        answer = bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
+        if _kept_free:
+            _tell_headroom()
+        return answer
     return link.service() is not None
 
 
@@ -78,12 +84,30 @@ def get_devctx(device_id: int) -> Any:
 def set_simple_vram_headroom(headroom: int) -> None:
     global _headroom
     _headroom = int(headroom)
-    theirs.call("control", "set_simple_vram_headroom", headroom)
+    _tell_headroom()
 
 
 def get_simple_vram_headroom() -> int:
-    found = theirs.call("control", "get_simple_vram_headroom")
-    return _headroom if found is None else found
+    """What was set; what is kept free for others beside it is not in it."""
+    if _headroom is not None:
+        return _headroom
+    return int(theirs.call("control", "get_simple_vram_headroom") or 0)
+
+
+def keep_free(nbytes: int) -> None:
+    """Of devices that the service doesn't serve, beside the headroom. Of others it takes care itself."""
+    global _kept_free
+    if nbytes != _kept_free:
+        _kept_free = nbytes
+        _tell_headroom()
+
+
+def _tell_headroom() -> None:
+    whole = (_headroom if _headroom is not None else _THEIR_HEADROOM) + _kept_free
+    if theirs.has("control", "set_simple_vram_headroom"):
+        theirs.call("control", "set_simple_vram_headroom", whole)
+    elif theirs.works() and hasattr(lib, "set_simple_vram_headroom"):  # Before 0.5.6 there is only the native function.
+        lib.set_simple_vram_headroom(ctypes.c_int64(whole))
 
 
 def deinit() -> None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.memory import Piece
 from penstock_comfyui import pager, theirs
 from penstock_comfyui.devices import on_host
+from penstock_comfyui.shared_pages import Weights
 
 lib = theirs.module("control")
 PageoutCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64)
@@ -44,10 +46,10 @@ class ModelVBAR:
         return self, self.base_addr + start, num_bytes
 
     def fault(self, alloc: int, size: int) -> Any:
-        return self._pages.fault(alloc - self.base_addr, size)
+        return self._pages.fault(alloc, size)
 
     def unpin(self, alloc: int, size: int) -> None:
-        self._pages.unpin(alloc - self.base_addr, size)
+        self._pages.unpin(alloc, size)
 
     def loaded_size(self) -> int:
         return self._pages.mapped_bytes
@@ -72,6 +74,22 @@ class ModelVBAR:
     def get_residency(self) -> list[int]:
         return self._pages.residency()
 
+    # ---- ours alone ----
+
+    @property
+    def asked_to_share(self) -> bool:
+        return self._pages.asked_to_share
+
+    def share(self, descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> None:
+        """Of all allocations so far, those whose bytes lie in files. moved() says where they are from now on."""
+        self._pages.share(descriptors, pieces, weights)
+
+    def moved(self, alloc: tuple[ModelVBAR, int, int]) -> tuple[ModelVBAR, int, int]:
+        return self, self._pages.moved(alloc[1]), alloc[2]
+
+    def is_shared(self, alloc: tuple[ModelVBAR, int, int]) -> bool:
+        return self._pages.is_shared(alloc[1])
+
     def close(self) -> None:
         """Its pages go now. Without it, they go with the last reference, views included."""
         self._pages.close()
@@ -90,7 +108,12 @@ def vbar_signature_compare(a: Any, b: Any) -> bool:
     """The bytes of both faults are the same ones."""
     if a is None or b is None:
         return False
-    return memoryview(a) == memoryview(b)
+    if memoryview(a) == memoryview(b):
+        return True
+    claim = getattr(a, "claim", None)
+    if claim is not None:
+        claim(a)
+    return False
 
 
 def vbars_reset_watermark_limits() -> None:

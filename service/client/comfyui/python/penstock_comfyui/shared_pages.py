@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of a VBAR that the service fills, and that processes with the same weights share.
+
+Weights that are used as the service makes them out of their file are *clean*: their signature is one that never changes,
+because a page that comes back holds the same bytes, and their module is told signature and place before ComfyUI compares,
+so that it writes nothing. Weights that ComfyUI changes (a LoRA) are its *own*: their pages are made private before a fault
+answers, so that there is always a page to write to, or none. A private page begins as a copy: clean neighbours stay so.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import penstock
+from penstock.memory import AssembledTable
+from penstock_comfyui.link import link
+from penstock_comfyui.pins import Pins
+
+ASK_SECONDS = 0.2
+
+# Beyond the service's serials, and those of pages that nobody vouches for.
+_contents = itertools.count((1 << 63) | (1 << 62))
+
+
+class Weights(Protocol):
+    """What lies in one allocation of a VBAR. Offsets are those of the VBAR."""
+
+    offset: int
+    nbytes: int
+
+    def clean(self) -> bool:
+        """ComfyUI uses them as the table has them."""
+
+    def show(self, address: int, signature: Any) -> None:
+        """Clean: their module finds them there, and compares with this signature."""
+
+
+class SharedPages:
+    """`pin` and `make_private` are how the VBAR gets pages of a table, or fails to."""
+
+    def __init__(self, table: AssembledTable, weights: Iterable[Weights], pin: Callable[[Any, int, int], bool],
+                 make_private: Callable[[Any, int, int], bool]) -> None:
+        self.table = table
+        self.base = table.address
+        self.page_bytes = table.page_bytes
+        self.pins = Pins()
+        self.private_made = 0
+        self._asked = 0.0
+        self._others = True
+        self._pin = pin
+        self._make_private = make_private
+        self._content = next(_contents)
+        self._end = table.pages * table.page_bytes
+        self._weights = {one.offset: one for one in weights if one.offset + one.nbytes <= self._end
+                         and one.offset < table.nbytes}
+        # Serials of the private pages that a module was let write to, by its offset.
+        self._written: dict[int, tuple[int, ...]] = {}
+
+    def holds(self, offset: int) -> bool:
+        """These weights lie here."""
+        return offset in self._weights
+
+    def covers(self, address: int) -> bool:
+        return self.base <= address < self.base + self._end
+
+    def fault(self, address: int, nbytes: int) -> Any:
+        """Pinned, and the signature; None: offloaded."""
+        offset = address - self.base
+        inside = self._inside(offset, nbytes)
+        if not self._pin(self.table, offset, inside):
+            return None
+        weights = self._weights.get(offset)
+        if weights is None or weights.nbytes != nbytes:
+            signature = self._look(offset, inside)
+        elif weights.clean() and not self._is_written(offset, inside):
+            signature = self._clean(offset, inside)
+            weights.show(address, self._clean(offset, inside))
+        else:
+            signature = self._own(offset, inside)
+        if signature is None:
+            self.table.unpin(offset, inside)
+        else:
+            self.pins.add(offset, nbytes)
+        return signature
+
+    def unpin(self, address: int, nbytes: int) -> bool:
+        """False: it wasn't pinned, and nothing was done."""
+        offset = address - self.base
+        if not self.pins.take(offset, nbytes):
+            return False
+        self.table.unpin(offset, self._inside(offset, nbytes))
+        return True
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Of pages that go when this process gives them up: private ones, and all where nobody else has these files."""
+        figures = self.table.residency()
+        return int(figures.mapped_bytes if self._alone() else figures.private_bytes)
+
+    def drop_unused(self) -> int:
+        """What the service keeps of these files for whoever may want it next, unless somebody has them; the bytes. Pages
+        that were replaced by private ones are of these."""
+        service = link.service()
+        if service is None or not self._alone(0.0):
+            return 0
+        try:
+            return sum(int(service.query("evict", {"checkpoint": handle})["evicted_bytes"]) for handle in self.table.handles)
+        except (penstock.PenstockError, KeyError):
+            return 0
+
+    def _alone(self, ask_seconds: float = ASK_SECONDS) -> bool:
+        """No other process has these files, as far as the service said a moment ago."""
+        now = time.monotonic()
+        if now >= self._asked + ask_seconds:
+            self._asked = now
+            try:
+                service = link.service()
+                found = service.status()["checkpoints"] if service is not None else []
+                self._others = any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints)
+            except (penstock.PenstockError, KeyError):
+                self._others = True
+        return not self._others
+
+    def _inside(self, offset: int, nbytes: int) -> int:
+        """Up to the table's last byte: the rest of its last page can be used all the same."""
+        return min(nbytes, self.table.nbytes - offset)
+
+    def _clean(self, offset: int, inside: int) -> Any:
+        signature = self.table.serials(offset, inside)
+        signature[:] = [self._content] * len(signature)
+        signature.claim = functools.partial(self._claim, offset, inside)  # type: ignore[attr-defined]
+        return signature
+
+    def _claim(self, offset: int, inside: int, signature: Any) -> None:
+        """The caller of fault() takes clean weights for other ones than it knows, and is about to write them: `signature`
+        becomes that of private pages. REQUIRES: they are still pinned."""
+        own = self._own(offset, inside)
+        if own is None:
+            raise RuntimeError(f"penstock: no room for a private copy of {inside} bytes that are to be written to")
+        signature[:] = own[:]
+        del signature.claim
+
+    def _look(self, offset: int, inside: int) -> Any:
+        """A range of several weights: a shared page's bytes are always the same, a private one's are what its serial says."""
+        signature = self.table.serials(offset, inside)
+        signature[:] = [serial if serial & 1 else self._content for serial in signature]
+        return signature
+
+    def _own(self, offset: int, inside: int) -> Any:
+        shared = sum(not serial & 1 for serial in self._serials(offset, inside))
+        if shared and not self._make_private(self.table, offset, inside):
+            return None
+        signature = self.table.serials(offset, inside)
+        if any(not serial & 1 for serial in signature):
+            return None  # Kept from a connection that is lost: nobody knows any more which bytes are whose.
+        self.private_made += shared
+        self._written[offset] = tuple(signature)
+        return signature
+
+    def _is_written(self, offset: int, inside: int) -> bool:
+        """A page of theirs still has what their module wrote."""
+        written = self._written.get(offset)
+        if written is None:
+            return False
+        if any(one == other for one, other in zip(written, self._serials(offset, inside))):
+            return True
+        del self._written[offset]
+        return False
+
+    def _serials(self, offset: int, inside: int) -> tuple[int, ...]:
+        return tuple(self.table.serials(offset, inside))

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that processes share, as ComfyUI drives them, and those that one of them changes."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from typing import Any
+
+from comfyui.recorded_caller import Model, filed_model
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, poke
+from penstock_comfyui.link import link
+from penstock_comfyui.surface import model_vbar
+
+
+class WithFile(WithSeam):
+    def model(self, count: int = 12, nbytes: int = 200 * KIB, **options: Any) -> Model:
+        one = filed_model(self.daemon.folder / "m.safetensors", count, nbytes, **options)
+        one.load()
+        return one
+
+    def resident(self) -> int:
+        return int(self.daemon.device()["resident_bytes"])
+
+
+class Shared(WithFile):
+    def test_clean_weights_are_never_written(self) -> None:
+        one = self.model()
+        one.forward()
+        one.forward()
+        self.assertEqual((24, 0, 0), (one.counts.resident, one.counts.filled, one.counts.offloaded))
+        self.assertEqual(0, one.counts.pinned)
+
+    def test_an_evicted_clean_page_comes_back_with_its_bytes_and_the_same_signature(self) -> None:
+        one = self.model()
+        one.forward()
+        held = one.vbar.loaded_size()
+        self.assertEqual((held, 0), (one.vbar.free_memory(1e30), one.vbar.loaded_size()))
+        one.vbar.prioritize()
+        one.forward()
+        self.assertEqual(24, one.counts.resident)
+
+    def test_a_changed_module_alone_makes_its_pages_private(self) -> None:
+        one = self.model()
+        one.forward()
+        shared = self.resident()
+        one.modules[5].change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        one.forward()
+        self.assertEqual((1, 35), (one.counts.filled, one.counts.resident))
+        pages = -(-(one.place(5) % PAGE + one.modules[5].nbytes) // PAGE)
+        figures = one.vbar._pages._shared.table.residency()
+        self.assertEqual((pages * PAGE, shared), (figures.private_bytes, figures.mapped_bytes))
+        one.vbar.free_memory(1e30)
+        self.assertEqual(0, self.resident(), "what its pages were copied from goes, too")
+
+    def test_a_changed_module_whose_page_was_evicted_is_filled_again_and_its_neighbours_are_not(self) -> None:
+        one = self.model()
+        one.modules[5].change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        one.vbar.free_memory(1e30)
+        one.vbar.prioritize()
+        one.forward()
+        self.assertEqual((2, 22), (one.counts.filled, one.counts.resident))
+
+    def test_a_module_that_is_no_longer_changed_has_the_file_s_bytes_again(self) -> None:
+        one = self.model()
+        one.modules[5].change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        one.modules[5].change(b"")
+        one.load(dirty=True)
+        one.forward()  # Its page still has what it wrote: written again.
+        self.assertEqual((2, 22), (one.counts.filled, one.counts.resident))
+        one.vbar.free_memory(1e30)
+        one.vbar.prioritize()
+        one.forward()  # Now it is the file's.
+        self.assertEqual((2, 34), (one.counts.filled, one.counts.resident))
+
+    def test_weights_that_are_in_no_file_are_their_own(self) -> None:
+        one = self.model(unfiled=(3, 11))
+        one.forward()
+        one.forward()
+        self.assertEqual((2, 22), (one.counts.filled, one.counts.resident))
+
+    def test_a_shared_page_can_not_be_written(self) -> None:
+        child = os.fork()
+        if child == 0:
+            link.reset(str(self.daemon.socket))
+            one = self.model()
+            model_vbar.vbar_fault(one.modules[0].allocation)
+            poke(one.modules[0].allocation[1], b"!")
+            os._exit(0)
+        self.assertEqual(signal.SIGSEGV, os.WTERMSIG(os.waitpid(child, 0)[1]))
+
+    def test_whoever_finds_a_clean_signature_to_be_another_gets_pages_of_its_own(self) -> None:
+        one = self.model()
+        first = one.modules[0].allocation
+        signature = model_vbar.vbar_fault(first)
+        self.assertFalse(model_vbar.vbar_signature_compare(signature, (ctypes.c_uint64 * len(signature))()))
+        poke(first[1], b"mine")
+        model_vbar.vbar_unpin(first)
+        again = model_vbar.vbar_fault(first)
+        self.assertTrue(model_vbar.vbar_signature_compare(again, signature))
+        self.assertEqual(b"mine", ctypes.string_at(first[1], 4))
+
+    def test_a_range_of_several_modules_keeps_its_signature_until_one_is_written(self) -> None:
+        one = self.model()
+        block = (one.vbar, one.modules[2].allocation[1], one.modules[5].allocation[1] - one.modules[2].allocation[1] + 9)
+        first = model_vbar.vbar_fault(block)
+        model_vbar.vbar_unpin(block)
+        one.vbar.free_memory(1e30)
+        one.vbar.prioritize()
+        again = model_vbar.vbar_fault(block)
+        model_vbar.vbar_unpin(block)
+        self.assertTrue(model_vbar.vbar_signature_compare(first, again))
+        one.modules[3].change(b"LoRA")
+        one.load(dirty=True)
+        one.forward()
+        self.assertFalse(model_vbar.vbar_signature_compare(first, model_vbar.vbar_fault(block)))
+        model_vbar.vbar_unpin(block)
+
+    def test_a_file_that_the_service_refuses_leaves_everything_as_it_was(self) -> None:
+        one = self.model(spoil=True)
+        one.forward()
+        one.forward()
+        self.assertEqual((12, 12), (one.counts.filled, one.counts.resident))
+
+    def test_a_service_that_comes_back_has_the_same_bytes(self) -> None:
+        one = self.model()
+        one.modules[5].change(b"LoRA")
+        one.load(dirty=True)
+        one.forward()
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        one.forward()
+        self.restart()
+        self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
+        one.vbar.free_memory(1e30)
+        for _ in range(3):
+            one.load()
+            one.forward()
+
+
+class SmallBudget(WithFile):
+    capacity = "1MiB"
+
+    def test_every_byte_is_right_with_changed_modules_and_without_room_for_copies(self) -> None:
+        one = self.model(16)
+        for number in (2, 3, 9):
+            one.modules[number].change(b"LoRA")
+        for _ in range(4):
+            one.load(dirty=True)
+            one.forward()
+        self.assertLessEqual(self.resident(), MIB)
+        self.assertGreater(one.counts.resident, 0)
+
+
+def _share(socket: str, path: Any, changed: tuple[int, ...], rounds: int, ready: Any, go: Any) -> None:
+    link.reset(socket)
+    one = filed_model(path, 12, 200 * KIB)
+    for number in changed:
+        one.modules[number].change(b"LoRA")
+    one.load(dirty=True)
+    one.forward()
+    ready.set()
+    go.wait(60)
+    for _ in range(rounds):
+        one.forward()
+    os._exit(0 if one.counts.offloaded == 0 else 3)
+
+
+class TwoProcesses(WithFile):
+    def start(self, changed: tuple[int, ...] = ()) -> tuple[Any, Any]:
+        context = multiprocessing.get_context("fork")
+        ready, go = context.Event(), context.Event()
+        worker = context.Process(target=_share, args=(str(self.daemon.socket), self.daemon.folder / "m.safetensors", changed,
+                                                      3, ready, go))
+        worker.start()
+        self.assertTrue(ready.wait(30))
+        return worker, go
+
+    def test_they_have_one_copy_and_what_one_changes_is_its_own(self) -> None:
+        one = self.model()
+        one.forward()
+        alone = self.resident()
+        self.assertEqual(alone, one.vbar.loaded_size())
+        same, go = self.start()
+        self.assertEqual(alone, self.resident())
+        self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == 0), "others have these pages, too")
+        changed, go_too = self.start((5,))
+        self.assertEqual(alone + len(one.pages(5)) * PAGE, self.resident())
+        one.forward()
+        for worker, event in ((same, go), (changed, go_too)):
+            event.set()
+            worker.join(30)
+            self.assertEqual(0, worker.exitcode)
+        one.forward()
+        self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == alone))
+        self.assertEqual(36, one.counts.resident)
+
+    def test_one_that_is_killed_leaves_the_other_s_pages(self) -> None:
+        one = self.model()
+        one.forward()
+        alone = self.resident()
+        worker, _ = self.start((5,))
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
+        self.assertTrue(daemon.wait_until(lambda: self.resident() == alone))
+        one.forward()
+        self.assertEqual(24, one.counts.resident)
