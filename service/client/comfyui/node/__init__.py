@@ -6,9 +6,10 @@ import logging
 NODE_CLASS_MAPPINGS: dict = {}
 
 try:
-    from penstock_comfyui import reads, sharing
+    from penstock_comfyui import boundaries, reads, sharing
 
     reads.install()
     sharing.install()
+    boundaries.install()
 except Exception as error:  # noqa: BLE001 - ComfyUI reads files itself then.
     logging.warning("penstock: checkpoints are read by ComfyUI: %s: %s", type(error).__name__, error)

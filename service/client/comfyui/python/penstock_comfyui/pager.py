@@ -15,6 +15,7 @@ from typing import Any
 import penstock
 from penstock import errors
 from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
+from penstock_comfyui import safe_points
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.link import AWAY, link, say_once
@@ -87,6 +88,7 @@ class VbarPages:
 
     def fault(self, address: int, nbytes: int) -> Any:
         """Pins the range; the serials of its pages. None: offloaded."""
+        safe_points.in_call()
         if self._shared is not None and self._shared.covers(address):
             before = self._shared.private_made
             signature = self._shared.fault(address, nbytes)
@@ -104,6 +106,7 @@ class VbarPages:
         else:
             done = self._unpin(address - self.base, nbytes)
         _count("unpins" if done else "stray_unpins")
+        safe_points.in_call()
 
     def _fault(self, offset: int, nbytes: int) -> Any:
         if self._held is not None:

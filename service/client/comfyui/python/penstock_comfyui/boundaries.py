@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the ends of ComfyUI's nodes and prompts, and tells ComfyUI what others were promised."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import Any
+
+from penstock_comfyui import host_memory, safe_points
+from penstock_comfyui.surface import control
+
+_MARK = "_penstock"
+
+
+def install() -> None:
+    """REQUIRES: ComfyUI's modules are imported. Calling it again changes nothing."""
+    if getattr(sys.modules.get("comfy_aimdo.control"), "__name__", "") != "penstock_comfyui.surface.control":
+        return
+    management: Any = importlib.import_module("comfy.model_management")
+    executor: Any = importlib.import_module("execution").PromptExecutor
+    if hasattr(management.reset_cast_buffers, _MARK):
+        return
+    reserve = Reserve(management)
+    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers)
+    executor.execute_async = _around_prompt(executor.execute_async, management, reserve)
+    management.load_models_gpu = _before_load(management.load_models_gpu, reserve)
+
+
+class Reserve:
+    """What ComfyUI keeps free for others: its own number, and what the service promised to them."""
+
+    def __init__(self, management: Any) -> None:
+        self._management = management
+        self._own = self._published = management.EXTRA_RESERVED_VRAM
+
+    def publish(self) -> None:
+        if self._management.EXTRA_RESERVED_VRAM != self._published:
+            self._own = self._management.EXTRA_RESERVED_VRAM  # Somebody else's number, since we last looked.
+        promised = safe_points.promised_to_others(host_memory.booked_bytes)
+        self._published = self._management.EXTRA_RESERVED_VRAM = self._own + promised
+        control.keep_free(promised)
+
+
+def _at_node_end(before: Any) -> Any:
+    @functools.wraps(before)
+    def reset_cast_buffers(*arguments: Any, **options: Any) -> Any:
+        answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
+        safe_points.end_node()
+        return answer
+
+    setattr(reset_cast_buffers, _MARK, True)
+    return reset_cast_buffers
+
+
+def _around_prompt(before: Any, management: Any, reserve: Reserve) -> Any:
+    @functools.wraps(before)
+    async def execute_async(*arguments: Any, **options: Any) -> Any:
+        safe_points.start_prompt()
+        reserve.publish()
+        try:
+            return await before(*arguments, **options)
+        finally:
+            if _waited_for_device(management):
+                safe_points.end_prompt()
+
+    return execute_async
+
+
+def _waited_for_device(management: Any) -> bool:
+    try:
+        management.synchronize()
+    except Exception:  # noqa: BLE001 - A device that failed: ComfyUI has seen it, or will. It isn't idle.
+        return False
+    return True
+
+
+def _before_load(before: Any, reserve: Reserve) -> Any:
+    @functools.wraps(before)
+    def load_models_gpu(*arguments: Any, **options: Any) -> Any:
+        reserve.publish()
+        return before(*arguments, **options)
+
+    return load_models_gpu

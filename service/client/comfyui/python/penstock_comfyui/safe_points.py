@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where ComfyUI's own threads are at a point at which pages may go: what the service asks for is answered there, and
+nowhere else. Nothing here waits for a device; who says that it is idle has waited before.
+
+Points are: our own fault and unpin, the end of a node, the start and the end of a prompt.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import penstock
+from penstock_comfyui.link import AWAY, link
+
+LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
+PROMISED_SECONDS = 1.0  # Between two questions for what others were promised.
+FREE_SECONDS = 1.0
+
+_lock = threading.Lock()
+_looked = 0.0
+_asked = 0.0
+_promised = 0
+# Since the start.
+freed_bytes = 0
+
+
+def in_call() -> None:
+    """At the start of a fault and at the end of an unpin."""
+    global _looked
+    now = time.monotonic()
+    if now < _looked + LOOK_SECONDS:
+        return
+    _looked = now
+    _with_service(_answer)
+
+
+def end_node() -> None:
+    """REQUIRES: nothing of the node is in flight any more."""
+    _with_service(lambda service: (service.run_revokes(), _answer(service)))
+
+
+def start_prompt() -> None:
+    _with_service(lambda service: service.set_idle(False))
+
+
+def end_prompt() -> None:
+    """REQUIRES: the device has been waited for."""
+    _with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
+
+
+def promised_to_others(own_bytes: Callable[[], int]) -> int:
+    """Bytes that the service keeps free for others, who were promised them and may not have taken them yet; as it said a
+    moment ago."""
+    global _asked, _promised
+    now = time.monotonic()
+    if now >= _asked + PROMISED_SECONDS:
+        _asked = now
+        found: list[int] = []
+        _with_service(lambda service: found.append(sum(one["booked_bytes"] for one in service.status()["devices"])))
+        _promised = max(0, found[0] - own_bytes()) if found else 0
+    return _promised
+
+
+def _with_service(action: Callable[[penstock.Service], object]) -> None:
+    service = link.present()
+    if service is None:
+        return
+    try:
+        action(service)
+    except AWAY as error:
+        link.away(error)
+    except penstock.PenstockError:
+        pass  # The service has its own deadlines; it asks again.
+
+
+def _answer(service: penstock.Service) -> None:
+    """Gives back what the service last said it would like to have. Pages that are pinned stay."""
+    global freed_bytes
+    pressure = service.next_pressure()
+    if pressure is None or pressure.wanted_bytes == 0:
+        return
+    if not _lock.acquire(blocking=False):
+        return  # Another thread is at it.
+    try:
+        freed_bytes += service.free(pressure.wanted_bytes, FREE_SECONDS)
+    finally:
+        _lock.release()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the service's asks are answered, and what ComfyUI is told of bytes that others were promised."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import unittest.mock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import penstock
+from comfyui.seam import KIB, MIB, PAGE, WithSeam
+from penstock_comfyui import boundaries, host_memory, safe_points
+from penstock_comfyui.link import link
+from penstock_comfyui.surface import model_vbar, vram_buffer
+
+
+@contextmanager
+def modules(**found: Any) -> Iterator[None]:
+    """ComfyUI's, as far as the boundaries look."""
+    named = {}
+    for name, content in found.items():
+        module: Any = ModuleType(name)
+        module.__dict__.update(vars(content))
+        named[name.replace("__", ".")] = module
+    with unittest.mock.patch.dict(sys.modules, named):
+        yield
+
+
+class Asking:
+    """The real service, and asks of a test's. Notes what is said to it."""
+
+    def __init__(self, service: penstock.Service) -> None:
+        self._service = service
+        self.wanted = 0
+        self.said: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def next_pressure(self) -> penstock.Pressure | None:
+        wanted, self.wanted = self.wanted, 0
+        return penstock.Pressure("some", wanted) if wanted else None
+
+    def run_revokes(self) -> None:
+        self.said.append("revokes")
+        self._service.run_revokes()
+
+    def set_idle(self, idle: bool) -> None:
+        self.said.append(f"idle {idle}")
+        self._service.set_idle(idle)
+
+    def free(self, nbytes: int, timeout: float | None = None) -> int:
+        self.said.append("free")
+        return self._service.free(nbytes, timeout)
+
+
+class WithAsks(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        service = link.service()
+        assert service is not None
+        self.asking = Asking(service)
+        self.enterContext(unittest.mock.patch.object(link, "_service", self.asking))
+        self.enterContext(unittest.mock.patch.multiple(safe_points, LOOK_SECONDS=0, PROMISED_SECONDS=0))
+        safe_points.promised_to_others(host_memory.booked_bytes)
+
+    def filled(self, pages: int = 4) -> Any:
+        vbar = model_vbar.ModelVBAR(8 * MIB, 0)
+        allocation = vbar.alloc(pages * PAGE)
+        model_vbar.vbar_fault(allocation)
+        model_vbar.vbar_unpin(allocation)
+        return allocation
+
+    def other(self) -> penstock.Service:
+        return self.enterContext(penstock.connect(socket=str(self.daemon.socket)))
+
+
+class Asks(WithAsks):
+    def test_an_ask_is_answered_in_a_fault_and_takes_no_page_that_is_pinned(self) -> None:
+        allocation = self.filled()
+        pinned = allocation[0].alloc(PAGE)
+        model_vbar.vbar_fault(pinned)
+        self.asking.wanted = 8 * MIB
+        model_vbar.vbar_fault(pinned)
+        self.assertEqual(PAGE, allocation[0].loaded_size())
+
+    def test_an_ask_is_answered_in_an_unpin(self) -> None:
+        allocation = self.filled()
+        self.asking.wanted = 2 * PAGE
+        model_vbar.vbar_unpin(allocation)  # A stray one is one of our calls, too.
+        self.assertEqual(2 * PAGE, allocation[0].loaded_size())
+
+    def test_an_ask_waits_for_one_of_our_calls(self) -> None:
+        allocation = self.filled()
+        self.asking.wanted = 2 * PAGE
+        self.assertEqual(4 * PAGE, allocation[0].loaded_size())
+        safe_points.end_node()
+        self.assertEqual(2 * PAGE, allocation[0].loaded_size())
+
+    def test_calls_look_for_asks_only_now_and_then(self) -> None:
+        with unittest.mock.patch.object(safe_points, "LOOK_SECONDS", 3600):
+            allocation = self.filled()
+            self.asking.wanted = PAGE
+            self.filled()
+        self.assertEqual(4 * PAGE, allocation[0].loaded_size())
+
+    def test_without_a_service_nothing_happens(self) -> None:
+        link.reset("/nonexistent")
+        for point in (safe_points.in_call, safe_points.end_node, safe_points.start_prompt, safe_points.end_prompt):
+            point()
+        self.assertEqual(0, safe_points.promised_to_others(lambda: 0))
+
+
+class Boundaries(WithAsks):
+    def install(self, **options: Any) -> Any:
+        said = self.asking.said
+
+        class PromptExecutor:
+            async def execute_async(self, prompt: Any) -> Any:
+                said.append("prompt")
+                if prompt == "fails":
+                    raise ValueError(prompt)
+                return prompt
+
+        management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
+                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda: said.append("load"))
+        self.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
+                                  comfy__model_management=management, comfy=SimpleNamespace(),
+                                  execution=SimpleNamespace(PromptExecutor=PromptExecutor)))
+        boundaries.install()
+        boundaries.install()  # Twice is once.
+        return sys.modules["comfy.model_management"], sys.modules["execution"].PromptExecutor()
+
+    def test_a_node_ends_after_its_buffers_went(self) -> None:
+        management, _ = self.install()
+        management.reset_cast_buffers()
+        self.assertEqual(["reset", "revokes"], self.asking.said)
+
+    def test_a_prompt_ends_idle_and_starts_busy(self) -> None:
+        _, executor = self.install()
+        self.assertEqual(1, asyncio.run(executor.execute_async(1)))
+        self.assertEqual(["idle False", "prompt", "synchronize", "revokes", "idle True"], self.asking.said)
+
+    def test_a_prompt_that_fails_ends_idle_too(self) -> None:
+        _, executor = self.install()
+        with self.assertRaises(ValueError):
+            asyncio.run(executor.execute_async("fails"))
+        self.assertEqual(["synchronize", "revokes", "idle True"], self.asking.said[-3:])
+
+    def test_a_device_that_can_not_be_waited_for_is_not_idle(self) -> None:
+        management, executor = self.install()
+        management.synchronize = unittest.mock.Mock(side_effect=RuntimeError)
+        asyncio.run(executor.execute_async(1))
+        self.assertNotIn("idle True", self.asking.said)
+
+    def test_what_others_were_promised_is_reserved_and_our_own_is_not(self) -> None:
+        management, _ = self.install()
+        buffer = vram_buffer.VRAMBuffer(MIB, 0)
+        buffer.get(100 * KIB)
+        with self.other().admit(work=MIB):
+            management.load_models_gpu()
+            self.assertEqual(7 + MIB, management.EXTRA_RESERVED_VRAM)
+            management.EXTRA_RESERVED_VRAM = 100  # A node that has an opinion.
+            management.load_models_gpu()
+            self.assertEqual(100 + MIB, management.EXTRA_RESERVED_VRAM)
+        management.load_models_gpu()
+        self.assertEqual(100, management.EXTRA_RESERVED_VRAM)
+
+    def test_a_cast_buffer_s_booking_ends_with_it(self) -> None:
+        buffer = vram_buffer.VRAMBuffer(MIB, 0)
+        buffer.get(100 * KIB)
+        self.assertEqual(100 * KIB, host_memory.booked_bytes())
+        self.assertEqual(100 * KIB, self.daemon.device()["booked_bytes"])
+        del buffer
+        self.assertEqual(0, self.daemon.device()["booked_bytes"])
+
+    def test_another_client_s_pages_find_room_when_a_prompt_has_ended(self) -> None:
+        _, executor = self.install()
+        allocation = self.filled(30)
+        asyncio.run(executor.execute_async(1))
+        self.assertTrue(self.other().private_table(8 * MIB).fault(0, 8 * MIB))
+        self.assertEqual(0, allocation[0].loaded_size())
