@@ -183,6 +183,8 @@ Outcome<OpenTable*> Client::open(TableRecipe recipe) {
 }
 
 void Client::close(OpenTable& table) {
+  // Device work may still use pages of its last user, who need not have unpinned them. Without a context there is none.
+  static_cast<void>(table.table->mapper().settle_thread());
   const std::lock_guard lock(opening_);
   if (--table.users > 0) return;
   const std::uint64_t epoch = table.table->paging().look([&] { return table.table->attachment().epoch; });
