@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from comfyui.seam import peek, poke
 from penstock.memory import Piece
 from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
 
@@ -60,14 +61,6 @@ class Counts:
     offloaded: int = 0
     pinned: int = 0
     unpinnable: int = 0
-
-
-def write(address: int, data: bytes) -> None:
-    ctypes.memmove(address, data, len(data))
-
-
-def read(address: int, nbytes: int) -> bytes:
-    return ctypes.string_at(address, nbytes)
 
 
 class FiledWeights:
@@ -154,7 +147,7 @@ class Model:
             place = module.allocation[1]
         else:
             place = self._fill(module, signature)
-        if read(place, module.nbytes) != module.content():
+        if peek(place, module.nbytes) != module.content():
             raise WrongBytes(f"module {module.seed}")
         if signature is not None:
             self.seam.vbar_unpin(module.allocation)
@@ -181,8 +174,8 @@ class Model:
         else:
             self.counts.filled += 1
             place = module.allocation[1]
-        write(place, bytes([POISON]) * module.nbytes)
-        write(place, content)
+        poke(place, bytes([POISON]) * module.nbytes)
+        poke(place, content)
         module.signature = signature
         return place
 
@@ -200,9 +193,9 @@ class Model:
             self._check_address()
             self.counts.pinned += 1
             module.pin = at
-            write(self.hostbuf.get_raw_address() + at, module.content())
+            ctypes.memmove(self.hostbuf.get_raw_address() + at, module.content(), module.nbytes)
         self._check_address()
-        return read(self.hostbuf_address + module.pin, module.nbytes)
+        return ctypes.string_at(self.hostbuf_address + module.pin, module.nbytes)
 
     def _check_address(self) -> None:
         address = self.hostbuf.get_raw_address()

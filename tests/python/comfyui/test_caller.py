@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import textwrap
 from types import SimpleNamespace
 from typing import Any
 
+from comfyui import workers
 from comfyui.recorded_caller import Model, Moved, WrongBytes, model
 from comfyui.seam import KIB, MIB, WithSeam, daemon
 from penstock_comfyui.link import link
@@ -124,33 +124,24 @@ class NoLockedMemory(WithSeam):
         self.assertEqual(12, one.counts.filled)
 
 
-def _work(socket: str, seed: int, rounds: int, ready: Any) -> None:
-    link.reset(socket)
-    one = model(16, 256 * KIB, seed=seed)
-    for _ in range(rounds):
-        one.load()
-        one.forward()
-        ready.set()
-    os._exit(0)
-
-
 class TwoProcesses(WithSeam):
     capacity = "4MiB"
 
     def test_they_share_the_budget_and_each_sees_its_own_bytes(self) -> None:
-        context = multiprocessing.get_context("fork")
+        context = self.processes()
         ready = context.Event()
-        workers = [context.Process(target=_work, args=(str(self.daemon.socket), seed, 8, ready)) for seed in (1, 500)]
-        for worker in workers:
+        both = [context.Process(target=workers.work, args=(str(self.daemon.socket), self.kind, 256 * KIB, seed, 8, ready))
+                for seed in (1, 500)]
+        for worker in both:
             worker.start()
-        for worker in workers:
+        for worker in both:
             worker.join(60)
-        self.assertEqual([0, 0], [worker.exitcode for worker in workers])
+        self.assertEqual([0, 0], [worker.exitcode for worker in both])
 
     def test_one_that_is_killed_leaves_its_room_to_the_other(self) -> None:
-        context = multiprocessing.get_context("fork")
+        context = self.processes()
         ready = context.Event()
-        worker = context.Process(target=_work, args=(str(self.daemon.socket), 1, 10**6, ready))
+        worker = context.Process(target=workers.work, args=(str(self.daemon.socket), self.kind, 256 * KIB, 1, 10**6, ready))
         worker.start()
         self.assertTrue(ready.wait(30))
         os.kill(worker.pid or 0, signal.SIGKILL)
@@ -193,7 +184,8 @@ class NegativeControls(WithSeam):
 
     def test_a_pinned_page_that_is_evicted_is_caught(self) -> None:
         script = textwrap.dedent("""
-            from comfyui.recorded_caller import model
+            from comfyui import workers
+from comfyui.recorded_caller import model
             from penstock_comfyui.surface import model_vbar
             from types import SimpleNamespace
 
@@ -227,7 +219,7 @@ class NegativeControls(WithSeam):
 
 class Absent(WithSeam):
     def test_without_a_service_everything_is_offloaded_and_it_is_said_once(self) -> None:
-        link.reset("/nonexistent/socket")
+        self.connect_to("/nonexistent/socket")
         with self.assertLogs("penstock", "WARNING") as said:
             one = model(4, 200 * KIB)
             one.load()

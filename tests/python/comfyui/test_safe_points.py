@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import unittest
 import unittest.mock
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import penstock
-from comfyui.seam import KIB, MIB, PAGE, WithSeam
-from penstock_comfyui import boundaries, host_memory, safe_points
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
+from penstock_comfyui import boundaries, devices, host_memory, reserve, safe_points
 from penstock_comfyui.link import link
-from penstock_comfyui.surface import model_vbar, vram_buffer
+from penstock_comfyui.surface import control, model_vbar, vram_buffer
 
 
 @contextmanager
@@ -91,13 +92,17 @@ class Asks(WithAsks):
     def test_an_ask_is_answered_in_an_unpin(self) -> None:
         allocation = self.filled()
         self.asking.wanted = 2 * PAGE
-        model_vbar.vbar_unpin(allocation)  # A stray one is one of our calls, too.
-        self.assertEqual(2 * PAGE, allocation[0].loaded_size())
+        def looked() -> bool:
+            model_vbar.vbar_unpin(allocation)  # A stray one is one of our calls, too.
+            return bool(allocation[0].loaded_size() <= 2 * PAGE)
+
+        self.assertTrue(daemon.wait_until(looked), f"{allocation[0].loaded_size()}")
 
     def test_an_ask_waits_for_one_of_our_calls(self) -> None:
         allocation = self.filled()
         self.asking.wanted = 2 * PAGE
         self.assertEqual(4 * PAGE, allocation[0].loaded_size())
+        devices.wait_for(0)
         safe_points.end_node()
         self.assertEqual(2 * PAGE, allocation[0].loaded_size())
 
@@ -113,6 +118,25 @@ class Asks(WithAsks):
         for point in (safe_points.in_call, safe_points.end_node, safe_points.start_prompt, safe_points.end_prompt):
             point()
         self.assertEqual(0, safe_points.promised_to_others(lambda: 0))
+
+
+class Headroom(unittest.TestCase):
+    def test_theirs_gets_the_user_s_number_and_what_others_were_promised(self) -> None:
+        told: list[int] = []
+        module = SimpleNamespace(set_simple_vram_headroom=told.append)
+        self.enterContext(unittest.mock.patch.multiple(reserve, _headroom=None, _promised=0))
+        self.enterContext(unittest.mock.patch.dict(reserve.theirs._found, {"control": module}))
+        asked = self.enterContext(unittest.mock.patch.object(safe_points, "promised_to_others", return_value=0))
+        management = SimpleNamespace(EXTRA_RESERVED_VRAM=1)
+        one = reserve.Reserve(management)
+        one.publish()
+        asked.return_value = 100
+        one.publish()
+        control.set_simple_vram_headroom(7)
+        asked.side_effect = OSError
+        one.publish()
+        self.assertEqual([(256 << 20) + 100, 107], told)
+        self.assertEqual((101, 7), (management.EXTRA_RESERVED_VRAM, control.get_simple_vram_headroom()))
 
 
 class Boundaries(WithAsks):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import unittest
 
-from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, poke
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
 from penstock_comfyui.surface import control, host_buffer, model_mmap, model_vbar, vram_buffer
 
 
@@ -36,7 +36,7 @@ class Faults(WithSeam):
         model_vbar.vbar_unpin(allocation)
         again = model_vbar.vbar_fault(allocation)
         self.assertTrue(model_vbar.vbar_signature_compare(first, again))
-        self.assertEqual(b"weights", ctypes.string_at(allocation[1], 7))
+        self.assertEqual(b"weights", peek(allocation[1], 7))
         self.assertEqual(2 * PAGE, self.vbar.loaded_size())
 
     def test_a_signature_is_never_equal_to_none(self) -> None:
@@ -70,7 +70,7 @@ class Faults(WithSeam):
         model_vbar.vbar_fault(two)
         poke(one[1], b"1" * 8)
         poke(two[1], b"2" * 8)
-        self.assertEqual(b"1" * 8, ctypes.string_at(one[1], 8))
+        self.assertEqual(b"1" * 8, peek(one[1], 8))
 
 
 class Pins(WithSeam):
@@ -182,7 +182,7 @@ class PageOut(WithSeam):
         if self.keep:
             raise ValueError("not now")
         # It must still be readable.
-        self.content = ctypes.string_at(self.vbar.base_addr + offset, 1)
+        self.content = peek(self.vbar.base_addr + offset, 1)
         self.gone.append((offset, size))
 
     def use(self, part: object) -> None:

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 from typing import Any
 
+from comfyui import workers
 from comfyui.recorded_caller import Model, filed_model
-from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, poke
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import model_vbar
 
 
 class WithFile(WithSeam):
     def model(self, count: int = 12, nbytes: int = 200 * KIB, **options: Any) -> Model:
-        one = filed_model(self.daemon.folder / "m.safetensors", count, nbytes, **options)
+        name = "spoiled" if options.get("spoil") else f"m{count}"
+        one = filed_model(self.daemon.folder / f"{name}.safetensors", count, nbytes, **options)
         one.load()
         return one
 
@@ -88,14 +89,12 @@ class Shared(WithFile):
         self.assertEqual((2, 22), (one.counts.filled, one.counts.resident))
 
     def test_a_shared_page_can_not_be_written(self) -> None:
-        child = os.fork()
-        if child == 0:
-            link.reset(str(self.daemon.socket))
-            one = self.model()
-            model_vbar.vbar_fault(one.modules[0].allocation)
-            poke(one.modules[0].allocation[1], b"!")
-            os._exit(0)
-        self.assertEqual(signal.SIGSEGV, os.WTERMSIG(os.waitpid(child, 0)[1]))
+        self.model()
+        worker = self.processes().Process(target=workers.write, args=(
+            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB))
+        worker.start()
+        worker.join(30)
+        self.assertEqual(-signal.SIGSEGV if self.kind == "host" else 4, worker.exitcode)
 
     def test_whoever_finds_a_clean_signature_to_be_another_gets_pages_of_its_own(self) -> None:
         one = self.model()
@@ -106,7 +105,7 @@ class Shared(WithFile):
         model_vbar.vbar_unpin(first)
         again = model_vbar.vbar_fault(first)
         self.assertTrue(model_vbar.vbar_signature_compare(again, signature))
-        self.assertEqual(b"mine", ctypes.string_at(first[1], 4))
+        self.assertEqual(b"mine", peek(first[1], 4))
 
     def test_a_range_of_several_modules_keeps_its_signature_until_one_is_written(self) -> None:
         one = self.model()
@@ -160,26 +159,12 @@ class SmallBudget(WithFile):
         self.assertGreater(one.counts.resident, 0)
 
 
-def _share(socket: str, path: Any, changed: tuple[int, ...], rounds: int, ready: Any, go: Any) -> None:
-    link.reset(socket)
-    one = filed_model(path, 12, 200 * KIB)
-    for number in changed:
-        one.modules[number].change(b"LoRA")
-    one.load(dirty=True)
-    one.forward()
-    ready.set()
-    go.wait(60)
-    for _ in range(rounds):
-        one.forward()
-    os._exit(0 if one.counts.offloaded == 0 else 3)
-
-
 class TwoProcesses(WithFile):
     def start(self, changed: tuple[int, ...] = ()) -> tuple[Any, Any]:
-        context = multiprocessing.get_context("fork")
+        context = self.processes()
         ready, go = context.Event(), context.Event()
-        worker = context.Process(target=_share, args=(str(self.daemon.socket), self.daemon.folder / "m.safetensors", changed,
-                                                      3, ready, go))
+        worker = context.Process(target=workers.share, args=(
+            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB, changed, ready, go))
         worker.start()
         self.assertTrue(ready.wait(30))
         return worker, go

@@ -12,7 +12,7 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-from comfyui.seam import MIB, PAGE, WithSeam, daemon, poke
+from comfyui.seam import MIB, PAGE, WithSeam, daemon, enter_context, peek, poke
 from penstock_comfyui import pager
 from penstock_comfyui.surface import model_vbar
 
@@ -55,11 +55,12 @@ class Threads(WithSeam):
 
         def work(start: int) -> None:
             try:
+                enter_context(self.kind)
                 for index in range(400):
                     part = parts[(start + index) % len(parts)]
                     if model_vbar.vbar_fault(part) is None:
                         raise AssertionError("offloaded")
-                    ctypes.memset(part[1], start, 1)
+                    poke(part[1], bytes([start]))
                     model_vbar.vbar_unpin(part)
                     if index % 100 == 0:
                         vbar.free_memory(PAGE)
@@ -95,7 +96,7 @@ class Forks(WithSeam):
                 code = 3
             os._exit(code)
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        self.assertEqual(b"parent", ctypes.string_at(part[1], 6))
+        self.assertEqual(b"parent", peek(part[1], 6))
         self.assertEqual(PAGE, pager.mapped_bytes())
 
 

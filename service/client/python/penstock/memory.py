@@ -40,9 +40,9 @@ class PageTable:
             return False
         return True
 
-    def unpin(self, offset: int, nbytes: int) -> None:
-        """UnpinnedError: a page of the range has no pin."""
-        self._connection.check(library.pst_unpin(self.handle, offset, nbytes, None))
+    def unpin(self, offset: int, nbytes: int, stream: int = 0) -> None:
+        """`stream`: where device work that uses the range is queued. UnpinnedError: a page of the range has no pin."""
+        self._connection.check(library.pst_unpin(self.handle, offset, nbytes, stream or None))
 
     def serials(self, offset: int, nbytes: int) -> ctypes.Array[c_uint64]:
         """One a page of the range; 0: not resident."""

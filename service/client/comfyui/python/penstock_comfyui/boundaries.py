@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the ends of ComfyUI's nodes and prompts, and tells ComfyUI what others were promised."""
+"""Finds the ends of ComfyUI's nodes and prompts, and the points before loads. Nothing here may raise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import host_memory, safe_points
-from penstock_comfyui.surface import control
+from penstock_comfyui import safe_points
+from penstock_comfyui.reserve import Reserve
 
 _MARK = "_penstock"
 
@@ -26,21 +26,6 @@ def install() -> None:
     management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers)
     executor.execute_async = _around_prompt(executor.execute_async, management, reserve)
     management.load_models_gpu = _before_load(management.load_models_gpu, reserve)
-
-
-class Reserve:
-    """What ComfyUI keeps free for others: its own number, and what the service promised to them."""
-
-    def __init__(self, management: Any) -> None:
-        self._management = management
-        self._own = self._published = management.EXTRA_RESERVED_VRAM
-
-    def publish(self) -> None:
-        if self._management.EXTRA_RESERVED_VRAM != self._published:
-            self._own = self._management.EXTRA_RESERVED_VRAM  # Somebody else's number, since we last looked.
-        promised = safe_points.promised_to_others(host_memory.booked_bytes)
-        self._published = self._management.EXTRA_RESERVED_VRAM = self._own + promised
-        control.keep_free(promised)
 
 
 def _at_node_end(before: Any) -> Any:

@@ -3,16 +3,98 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from penstock_comfyui import theirs
+import penstock
+from penstock_comfyui import gpu, theirs
+from penstock_comfyui.link import AWAY, link, say_once
+
+# Without it GPUs are left to the modules that were there before.
+ON_GPUS = "PENSTOCK_COMFYUI_GPU"
+
+_gpus: dict[int, penstock.Device] = {}
 
 
 def on_host(index: int | None) -> bool:
-    """Weights of this device lie in host memory. Others are left to the modules that were there before."""
-    if index is None or index < 0:
+    """Weights of this device lie in host memory."""
+    if index is None or index < 0 or index in _gpus:
         return False
     arguments = getattr(sys.modules.get("comfy.cli_args"), "args", None)
     if arguments is not None:
         return bool(getattr(arguments, "cpu", False))
-    return not theirs.works()
+    return not theirs.works() and not _wants_gpus()
+
+
+def on_gpu(index: int | None) -> penstock.Device | None:
+    """The service's device for one of ComfyUI's GPUs; found once, it stays that."""
+    if index is None or index < 0 or not _wants_gpus():
+        return None
+    if index not in _gpus:
+        found = _find_gpu(index)
+        if found is None:
+            return None
+        _gpus[index] = found
+    return _gpus[index]
+
+
+def ours(index: int | None) -> bool:
+    """Others are left to the modules that were there before."""
+    return on_host(index) or on_gpu(index) is not None
+
+
+def device_of(index: int) -> penstock.Device | None:
+    """The service's; None: it has none for this one."""
+    service = link.service()
+    if service is None:
+        return None
+    if on_host(index):
+        return next((one for one in service.devices if one.kind == "host"), None)
+    return on_gpu(index)
+
+
+def driver_of(index: int | None) -> gpu.Driver | None:
+    """None: its memory is the processor's."""
+    found = _gpus.get(index) if index is not None else None
+    return gpu.driver(found.kind) if found is not None else None
+
+
+def stream_of(index: int) -> int:
+    """Where the calling thread's work on the device goes."""
+    return gpu.current_stream(index) if index in _gpus else 0
+
+
+def wait_for(index: int) -> None:
+    """The device has done what was queued."""
+    driver = driver_of(index)
+    if driver is not None:
+        driver.wait()
+
+
+def forget() -> None:
+    """Another service from now on."""
+    _gpus.clear()
+
+
+def _wants_gpus() -> bool:
+    return os.environ.get(ON_GPUS) == "1"
+
+
+def _find_gpu(index: int) -> penstock.Device | None:
+    service = link.service()
+    if service is None:
+        return None
+    try:
+        gpus = [one for one in service.devices if one.kind in ("cuda", "hip")]
+    except AWAY as error:
+        link.away(error)
+        return None
+    for vendor in ("cuda", "hip"):
+        driver = gpu.driver(vendor)
+        digits = driver.digits(index) if driver is not None else ""
+        for one in gpus:
+            if digits and one.id == f"{vendor}-{digits}":
+                return one
+    if gpus:
+        say_once(f"none of the service's GPUs is number {index} here; it is left to comfy-aimdo")
+    return None

@@ -11,6 +11,7 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 import penstock
 from penstock.memory import HostBuffer
@@ -119,7 +120,12 @@ class GrowingMemory:
         with self._lock:
             return sum(grant.work_bytes for grant in self._grants)
 
-    def grow(self, nbytes: int) -> None:
+    def place(self, offset: int, nbytes: int) -> int:
+        """The address of a range; it stays."""
+        self._grow(offset + nbytes)
+        return self.address + offset
+
+    def _grow(self, nbytes: int) -> None:
         if nbytes > self.nbytes_max:
             raise RuntimeError(f"penstock: a buffer of at most {self.nbytes_max} bytes can't have {nbytes}")
         with self._lock:
@@ -170,6 +176,27 @@ def read_into(descriptor: int, file_offset: int, nbytes: int, address: int) -> N
         if count <= 0:
             raise RuntimeError(f"penstock: the file ended at byte {file_offset + done}")
         done += count
+
+
+PART = 8 << 20
+
+
+def read_through(descriptor: int, file_offset: int, nbytes: int, take: Callable[[int, int, int], None]) -> None:
+    """Part by part by way of memory that is `take`'s only while it runs: address, place among the bytes, number of bytes."""
+    memory = (ctypes.c_ubyte * min(nbytes, PART))()
+    for at in range(0, nbytes, PART):
+        part = min(PART, nbytes - at)
+        read_into(descriptor, file_offset + at, part, ctypes.addressof(memory))
+        take(ctypes.addressof(memory), at, part)
+
+
+def write_through(descriptor: int, file_offset: int, nbytes: int, give: Callable[[int, int, int], None]) -> None:
+    """The opposite: `give` puts the bytes there."""
+    memory = (ctypes.c_ubyte * min(nbytes, PART))()
+    for at in range(0, nbytes, PART):
+        part = min(PART, nbytes - at)
+        give(ctypes.addressof(memory), at, part)
+        write_from(descriptor, file_offset + at, part, ctypes.addressof(memory))
 
 
 def copy(source: int, destination: int, nbytes: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import penstock
 from penstock import errors
 from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
-from penstock_comfyui import safe_points
+from penstock_comfyui import devices, safe_points
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.link import AWAY, link, say_once
@@ -59,7 +59,7 @@ class VbarPages:
         self.asked_to_share = False
         self.cutoff = self.nbytes  # Bytes; what starts above isn't brought in.
         self.floor = 0
-        self.table = _make_table(self.nbytes)
+        self.table = make_table(self.nbytes, index)
         self._held = HeldPages(self.table, pageout) if self.table is not None and pageout is not None else None
         # Address space that can't be touched, where there are no pages: addresses are told all the same.
         self._place = self.table if self.table is not None else AddressSpace(self.nbytes)
@@ -74,7 +74,7 @@ class VbarPages:
         """Has the service fill what `pieces` name; `weights` are all allocations so far. Once: addresses stay."""
         self.asked_to_share = True
         if pieces and self.table is not None and self._held is None:
-            self._shared = _make_shared(descriptors, pieces, weights)
+            self._shared = _make_shared(descriptors, pieces, weights, self.index)
 
     def moved(self, address: int) -> int:
         """Where an allocation lies from now on."""
@@ -102,7 +102,7 @@ class VbarPages:
     def unpin(self, address: int, nbytes: int) -> None:
         """Gives up one fault of this very range; without one it does nothing."""
         if self._shared is not None and self._shared.covers(address):
-            done = self._shared.unpin(address, nbytes)
+            done = self._shared.unpin(address, nbytes, devices.stream_of(self.index))
         else:
             done = self._unpin(address - self.base, nbytes)
         _count("unpins" if done else "stray_unpins")
@@ -111,7 +111,7 @@ class VbarPages:
     def _fault(self, offset: int, nbytes: int) -> Any:
         if self._held is not None:
             self._held.answer_wanted()
-        if self.table is None or not _pin(self.table, offset, nbytes):
+        if self.table is None or not pin(self.table, offset, nbytes):
             return None
         if self._held is not None:
             self._held.pinned(self._pages(offset, nbytes))
@@ -126,7 +126,7 @@ class VbarPages:
         if not self._pins.take(offset, nbytes):
             return False
         if self.table is not None:
-            self.table.unpin(offset, nbytes)
+            self.table.unpin(offset, nbytes, devices.stream_of(self.index))
         if self._held is not None:
             self._held.unpinned(self._pages(offset, nbytes))
             self._held.answer_wanted()
@@ -153,6 +153,7 @@ class VbarPages:
         prioritize()."""
         if self.table is None or nbytes <= 0:
             return 0
+        devices.wait_for(self.index)  # A page that queued work uses can't go.
         freed = 0
         for table in self._tables():
             above = sum(self.page_bytes for page, serial in enumerate(_all_serials(table))
@@ -160,6 +161,7 @@ class VbarPages:
             wanted = min(nbytes - freed, above)
             if self._held is not None:
                 self._held.let_go(lambda page: page * self.page_bytes >= self.floor, -(-wanted // self.page_bytes))
+                devices.wait_for(self.index)
             freed += table.free(wanted, FREE_SECONDS) if wanted > 0 else 0
         if self._shared is not None and freed < nbytes and self.floor == 0:
             freed += self._shared.drop_unused()
@@ -238,7 +240,8 @@ def _all_serials(table: PageTable) -> Any:
     return table.serials(0, table.nbytes)
 
 
-def _pin(table: PageTable, offset: int, nbytes: int) -> bool:
+def pin(table: PageTable, offset: int, nbytes: int) -> bool:
+    """False: there is no room now, or no service."""
     if offset + nbytes > table.nbytes:  # Address space that the device could never fill.
         return False
     if _try_pin(table, offset, nbytes):
@@ -282,20 +285,24 @@ def _let_others_go(nbytes: int) -> bool:
     with _tables_lock:
         found = list(_tables)
     for table in found:
-        nbytes -= table.give_held(nbytes)
+        given = table.give_held(nbytes)
+        if given:
+            devices.wait_for(table.index)
+        nbytes -= given
         if nbytes <= 0:
             return True
     return False
 
 
-def _make_table(nbytes: int) -> PrivateTable | None:
+def make_table(nbytes: int, index: int) -> PrivateTable | None:
+    """Address space of a device, of which as much as it could ever fill can be faulted in. None: the reason is logged."""
     service = link.service()
     if service is None:
         return None
     try:
-        device = next((one for one in service.devices if one.kind == "host"), None)
+        device = devices.device_of(index)
         if device is None:
-            say_once("the service has no device for host memory; weights are streamed")
+            say_once(f"the service has nothing for device {index}; weights are streamed")
             return None
         table = service.private_table(min(nbytes, device.capacity_bytes * RESERVATION_MAX), device.id)
     except AWAY as error:
@@ -308,12 +315,15 @@ def _make_table(nbytes: int) -> PrivateTable | None:
     return table
 
 
-def _make_shared(descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> SharedPages | None:
+def _make_shared(descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights],
+                 index: int) -> SharedPages | None:
     service = link.service()
     if service is None:
         return None
     try:
-        device = next(one for one in service.devices if one.kind == "host")
+        device = devices.device_of(index)
+        if device is None:
+            return None
         table = service.assembled_table(descriptors, pieces, device.id)
     except AWAY as error:
         link.away(error)
@@ -321,4 +331,4 @@ def _make_shared(descriptors: Sequence[int], pieces: Sequence[Piece], weights: S
     except penstock.PenstockError as error:
         say_once(f"a model's weights are not shared: {error.kind}, {error}")
         return None
-    return SharedPages(table, weights, _pin, _make_private)
+    return SharedPages(table, weights, pin, _make_private)

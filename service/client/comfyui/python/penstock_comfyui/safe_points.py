@@ -22,6 +22,7 @@ _lock = threading.Lock()
 _looked = 0.0
 _asked = 0.0
 _promised = 0
+_wanted = 0
 # Since the start.
 freed_bytes = 0
 
@@ -38,7 +39,9 @@ def in_call() -> None:
 
 def end_node() -> None:
     """REQUIRES: nothing of the node is in flight any more."""
+    global _wanted
     _with_service(lambda service: (service.run_revokes(), _answer(service)))
+    _wanted = 0  # That was all that we could do without.
 
 
 def start_prompt() -> None:
@@ -71,19 +74,22 @@ def _with_service(action: Callable[[penstock.Service], object]) -> None:
         action(service)
     except AWAY as error:
         link.away(error)
-    except penstock.PenstockError:
-        pass  # The service has its own deadlines; it asks again.
+    except (penstock.PenstockError, KeyError, TypeError, ValueError):
+        pass  # A refusal, or an answer of another version: the service has its own deadlines, and asks again.
 
 
 def _answer(service: penstock.Service) -> None:
-    """Gives back what the service last said it would like to have. Pages that are pinned stay."""
-    global freed_bytes
+    """Gives back what the service last said it would like to have. Pages that are pinned stay, and those that queued work of
+    a device uses: the next point looks again."""
+    global freed_bytes, _wanted
     pressure = service.next_pressure()
-    if pressure is None or pressure.wanted_bytes == 0:
-        return
-    if not _lock.acquire(blocking=False):
-        return  # Another thread is at it.
+    if pressure is not None:
+        _wanted = pressure.wanted_bytes
+    if _wanted == 0 or not _lock.acquire(blocking=False):
+        return  # Or another thread is at it.
     try:
-        freed_bytes += service.free(pressure.wanted_bytes, FREE_SECONDS)
+        freed = service.free(_wanted, FREE_SECONDS)
+        freed_bytes += freed
+        _wanted = max(0, _wanted - freed)
     finally:
         _lock.release()

@@ -87,12 +87,12 @@ class SharedPages:
             self.pins.add(offset, nbytes)
         return signature
 
-    def unpin(self, address: int, nbytes: int) -> bool:
+    def unpin(self, address: int, nbytes: int, stream: int = 0) -> bool:
         """False: it wasn't pinned, and nothing was done."""
         offset = address - self.base
         if not self.pins.take(offset, nbytes):
             return False
-        self.table.unpin(offset, self._inside(offset, nbytes))
+        self.table.unpin(offset, self._inside(offset, nbytes), stream)
         return True
 
     @property

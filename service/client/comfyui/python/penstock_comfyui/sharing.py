@@ -20,6 +20,7 @@ import torch
 
 from penstock._dtypes import DTYPES
 from penstock.memory import Piece
+from penstock_comfyui.devices import on_host
 from penstock_comfyui.link import say_once
 from penstock_comfyui.surface.model_vbar import ModelVBAR
 from penstock_comfyui.surface.torch import aimdo_to_tensor
@@ -109,7 +110,8 @@ class ModuleWeights:
         if self._shown is not None and module._v_signature is self._shown:
             return
         views: list[Any] = [None, None]
-        memory = aimdo_to_tensor(module._v, "cpu")
+        index = module._v[0].device
+        memory = aimdo_to_tensor(module._v, "cpu" if on_host(index) else f"cuda:{index}")
         for number, (tensor, place) in enumerate(zip(self._tensors, self._places)):
             if tensor is not None:
                 dtype = _wanted(tensor)

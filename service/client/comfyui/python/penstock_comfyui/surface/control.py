@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from collections.abc import Iterable
 from typing import Any
 
-from penstock_comfyui import host_memory, pager, theirs
-from penstock_comfyui.devices import on_host
+from penstock_comfyui import host_memory, pager, reserve, theirs
+from penstock_comfyui.devices import ours
 from penstock_comfyui.link import link, log
 
 
@@ -24,9 +23,6 @@ lib: Any = getattr(theirs.module("control"), "lib", None) or _NoLibrary()
 devctxs: Any = getattr(theirs.module("control"), "devctxs", [])
 
 _ours: set[int] = set()
-_headroom: int | None = None
-_kept_free = 0
-_THEIR_HEADROOM = 256 << 20  # Where nobody sets one.
 
 
 def detect_vendor() -> Any:
@@ -35,13 +31,10 @@ def detect_vendor() -> Any:
 
 def init(implementation: Any = None, simple_vram_headroom: int | None = None, nvml_pressure: bool = False) -> bool:
     """Theirs has been called by ComfyUI before we came; later calls only change numbers."""
-    global _headroom
+    answer = theirs.works() and bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
     if simple_vram_headroom is not None:
-        _headroom = int(simple_vram_headroom)
+        reserve.set_headroom(int(simple_vram_headroom))
     if theirs.works():
-        answer = bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
-        if _kept_free:
-            _tell_headroom()
         return answer
     return link.service() is not None
 
@@ -56,7 +49,7 @@ def _call_init(implementation: Any, simple_vram_headroom: int | None, nvml_press
 def init_devices(device_ids: Iterable[Any]) -> bool:
     asked = list(device_ids)
     numbers = [one[0] if isinstance(one, tuple) else one for one in asked]
-    if numbers and all(on_host(number) for number in numbers) and link.service() is not None:
+    if numbers and all(ours(number) for number in numbers) and link.service() is not None:
         _ours.update(numbers)
         return True
     return bool(theirs.call("control", "init_devices", asked))
@@ -82,32 +75,12 @@ def get_devctx(device_id: int) -> Any:
 
 
 def set_simple_vram_headroom(headroom: int) -> None:
-    global _headroom
-    _headroom = int(headroom)
-    _tell_headroom()
+    reserve.set_headroom(int(headroom))
 
 
 def get_simple_vram_headroom() -> int:
     """What was set; what is kept free for others beside it is not in it."""
-    if _headroom is not None:
-        return _headroom
-    return int(theirs.call("control", "get_simple_vram_headroom") or 0)
-
-
-def keep_free(nbytes: int) -> None:
-    """Of devices that the service doesn't serve, beside the headroom. Of others it takes care itself."""
-    global _kept_free
-    if nbytes != _kept_free:
-        _kept_free = nbytes
-        _tell_headroom()
-
-
-def _tell_headroom() -> None:
-    whole = (_headroom if _headroom is not None else _THEIR_HEADROOM) + _kept_free
-    if theirs.has("control", "set_simple_vram_headroom"):
-        theirs.call("control", "set_simple_vram_headroom", whole)
-    elif theirs.works() and hasattr(lib, "set_simple_vram_headroom"):  # Before 0.5.6 there is only the native function.
-        lib.set_simple_vram_headroom(ctypes.c_int64(whole))
+    return reserve.headroom()
 
 
 def deinit() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock_comfyui import host_memory, theirs
-from penstock_comfyui.devices import on_host
+from penstock_comfyui import devices, host_memory, theirs
 
 lib = theirs.module("control")
 
@@ -17,9 +16,14 @@ def _descriptor(file_obj: Any) -> int:
 
 def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int, device: int,
                         mark_cold: bool = True) -> None:
-    if not on_host(device):
+    if not devices.ours(device):
         theirs.call("host_buffer", "read_file_to_device", file_obj, file_offset, size, stream, device_ptr, device,
                     mark_cold=mark_cold)
+        return
+    driver = devices.driver_of(device)
+    if driver is not None:
+        host_memory.read_through(_descriptor(file_obj), file_offset, size,
+                                 lambda place, at, part: driver.copy_in(place, device_ptr + at, part, stream))
         return
     # Host memory has no streams: it is done when this returns.
     host_memory.read_into(_descriptor(file_obj), file_offset, size, device_ptr)
@@ -27,8 +31,13 @@ def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int,
 
 def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int,
                          device: int) -> None:
-    if not on_host(device):
+    if not devices.ours(device):
         theirs.call("host_buffer", "write_device_to_file", file_obj, file_offset, size, stream, device_ptr, device)
+        return
+    driver = devices.driver_of(device)
+    if driver is not None:
+        host_memory.write_through(_descriptor(file_obj), file_offset, size,
+                                  lambda place, at, part: driver.copy_out(device_ptr + at, place, part, stream))
         return
     host_memory.write_from(_descriptor(file_obj), file_offset, size, device_ptr)
 
@@ -47,7 +56,7 @@ class HostBuffer:
 
     def __new__(cls, size: int, prewarm: int = 0, max_grow_size: int = 0, mark_cold: bool = True) -> Any:
         # A buffer of a GPU's must be known to its driver; theirs does that.
-        other = theirs.module("host_buffer") if theirs.works() and not on_host(0) else None
+        other = theirs.module("host_buffer") if theirs.works() and not devices.ours(0) else None
         return super().__new__(cls) if other is None else other.HostBuffer(size, prewarm, max_grow_size, mark_cold)
 
     def __init__(self, size: int, prewarm: int = 0, max_grow_size: int = 0, mark_cold: bool = True) -> None:
@@ -72,7 +81,12 @@ class HostBuffer:
             raise RuntimeError(f"penstock: {size} bytes at {offset} leave the host buffer of {self.size}")
         place = self._memory.address + offset
         host_memory.read_into(_descriptor(file_obj), file_offset, size, place)
-        if device_ptr:
+        if not device_ptr:
+            return
+        driver = devices.driver_of(device)
+        if driver is not None:
+            driver.copy_in(place, device_ptr, size, stream)
+        else:
             host_memory.copy(place, device_ptr, size)
 
     def register(self, offset: int, size: int) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 from penstock_comfyui import theirs
 from penstock_comfyui.address_space import FileMapping
-from penstock_comfyui.devices import on_host
+from penstock_comfyui.devices import ours
 
 lib = theirs.module("control")
 
 
 class ModelMMAP:
     def __new__(cls, filepath: Any) -> Any:
-        other = theirs.module("model_mmap") if theirs.works() and not on_host(0) else None
+        other = theirs.module("model_mmap") if theirs.works() and not ours(0) else None
         return super().__new__(cls) if other is None else other.ModelMMAP(filepath)
 
     def __init__(self, filepath: Any) -> None:

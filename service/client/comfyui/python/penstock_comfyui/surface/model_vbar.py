@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.memory import Piece
 from penstock_comfyui import pager, theirs
-from penstock_comfyui.devices import on_host
+from penstock_comfyui.devices import ours
 from penstock_comfyui.shared_pages import Weights
 
 lib = theirs.module("control")
@@ -18,7 +18,7 @@ PageoutCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint
 
 class ModelVBAR:
     def __new__(cls, size: int, device: int, pageout_callback: Callable[[int, int], Any] | None = None) -> Any:
-        other = None if on_host(device) else theirs.module("model_vbar")
+        other = None if ours(device) else theirs.module("model_vbar")
         if other is None:
             return super().__new__(cls)
         options = {} if pageout_callback is None else {"pageout_callback": pageout_callback}
@@ -125,6 +125,6 @@ def vbars_reset_watermark_limits() -> None:
 def vbars_analyze(device: int | None = None) -> int:
     """Bytes of all VBARs of the device; None: the first."""
     index = 0 if device is None else device
-    if on_host(index):
+    if ours(index):
         return pager.mapped_bytes(index)
     return int(theirs.call("model_vbar", "vbars_analyze", device) or 0)

@@ -3,23 +3,24 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from penstock_comfyui import host_memory, theirs
-from penstock_comfyui.devices import on_host
+from penstock_comfyui import devices, host_memory, pager, theirs
+from penstock_comfyui.device_memory import DeviceMemory
 
 lib = theirs.module("control")
 
 
 class VRAMBuffer:
     def __new__(cls, max_size: int, device: int) -> Any:
-        other = None if on_host(device) else theirs.module("vram_buffer")
+        other = None if devices.ours(device) else theirs.module("vram_buffer")
         return super().__new__(cls) if other is None else other.VRAMBuffer(max_size, device)
 
     def __init__(self, max_size: int, device: int) -> None:
         self.device = device
         self.max_size = int(max_size)
-        self._memory = host_memory.GrowingMemory(self.max_size, device)
+        self._memory = _memory_of(self.max_size, device)
         self.base_addr = self._memory.address
 
     def size(self) -> int:
@@ -27,5 +28,12 @@ class VRAMBuffer:
 
     def get(self, size: int, offset: int = 0) -> tuple[VRAMBuffer, int, int]:
         """Grows to hold the range; never shrinks."""
-        self._memory.grow(int(offset) + int(size))
-        return self, self.base_addr + int(offset), int(size)
+        return self, self._memory.place(int(offset), int(size)), int(size)
+
+
+def _memory_of(nbytes_max: int, index: int) -> DeviceMemory | host_memory.GrowingMemory:
+    driver = devices.driver_of(index) if devices.on_gpu(index) is not None else None
+    if driver is None:
+        return host_memory.GrowingMemory(nbytes_max, index)
+    table = pager.make_table(nbytes_max, index)
+    return DeviceMemory(table, nbytes_max, index, driver, pager.pin, functools.partial(devices.stream_of, index))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept free for others: in ComfyUI's own number, and in the headroom of devices that the service doesn't serve.
+
+Of devices that it does serve, the service takes care itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from penstock_comfyui import host_memory, safe_points, theirs
+from penstock_comfyui.link import say_once
+
+_THEIR_HEADROOM = 256 << 20  # Where nobody sets one.
+
+_headroom: int | None = None
+_promised = 0
+
+
+def set_headroom(nbytes: int) -> None:
+    """What the user wants to be free."""
+    global _headroom
+    _headroom = nbytes
+    _tell()
+
+
+def headroom() -> int:
+    """What the user wants to be free; what others were promised is not in it."""
+    if _headroom is not None:
+        return _headroom
+    return int(theirs.call("control", "get_simple_vram_headroom") or 0)
+
+
+class Reserve:
+    """EXTRA_RESERVED_VRAM: its own number, and what the service promised to others."""
+
+    def __init__(self, management: Any) -> None:
+        self._management = management
+        self._own = self._published = management.EXTRA_RESERVED_VRAM
+
+    def publish(self) -> None:
+        """Never raises: it runs where ComfyUI loads models."""
+        global _promised
+        try:
+            if self._management.EXTRA_RESERVED_VRAM != self._published:
+                self._own = self._management.EXTRA_RESERVED_VRAM  # Somebody else's number, since we last looked.
+            promised = safe_points.promised_to_others(host_memory.booked_bytes)
+            self._published = self._management.EXTRA_RESERVED_VRAM = self._own + promised
+            if promised != _promised:
+                _promised = promised
+                _tell()
+        except Exception as error:  # noqa: BLE001
+            say_once(f"what others were promised is not kept free: {type(error).__name__}: {error}")
+
+
+def _tell() -> None:
+    whole = (_headroom if _headroom is not None else _THEIR_HEADROOM) + _promised
+    if theirs.has("control", "set_simple_vram_headroom"):
+        theirs.call("control", "set_simple_vram_headroom", whole)
+        return
+    # Before 0.5.6 there is only the native function.
+    native = getattr(getattr(theirs.module("control"), "lib", None), "set_simple_vram_headroom", None)
+    if native is not None:
+        native(ctypes.c_int64(whole))

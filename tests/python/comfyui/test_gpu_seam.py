@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suites of the pager seam once more, on GPUs of fake drivers, which end the process where a driver's rule is broken."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import threading
+import unittest
+import unittest.mock
+from pathlib import Path
+from typing import Any
+
+from comfyui import seam
+from comfyui.recorded_caller import model
+from comfyui.seam import GPU_SCALE, WithSeam, daemon, peek, poke
+from penstock_comfyui import devices
+from penstock_comfyui.link import link
+from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
+
+KIB, MIB, PAGE = (GPU_SCALE * size for size in (seam.KIB, seam.MIB, seam.PAGE))
+
+
+def scaled(name: str) -> Any:
+    """A module of tests once more, with the sizes of GPUs."""
+    spec = importlib.util.spec_from_file_location(f"comfyui.on_gpu_{name}", Path(__file__).parent / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with unittest.mock.patch.multiple(seam, KIB=KIB, MIB=MIB, PAGE=PAGE):
+        spec.loader.exec_module(module)
+    return module
+
+
+SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses"), "test_seam": ("Faults", "Pins", "Room", "PageOut"),
+          "test_safe_points": ("Asks",), "test_shared": ("Shared", "SmallBudget", "TwoProcesses"),
+          "test_threads": ("Threads",)}
+
+
+class OnGpu(WithSeam):
+    """What is other on a GPU."""
+
+    def test_its_device_is_found_by_its_own_number(self) -> None:
+        found = devices.on_gpu(0)
+        assert found is not None
+        self.assertEqual(self.kind, found.kind)
+        self.assertFalse(devices.on_host(0))
+        self.assertIsNone(devices.on_gpu(1))
+
+    def test_a_file_goes_to_the_device_and_back(self) -> None:
+        path = self.daemon.folder / "file"
+        path.write_bytes(bytes(range(256)) * 150000)
+        size = path.stat().st_size
+        part = model_vbar.ModelVBAR(64 * MIB, 0).alloc(4 * MIB)
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        with open(path, "rb") as file:
+            host_buffer.read_file_to_device(file, 5, 4 * MIB - 9, 0, part[1], 0)
+            self.assertEqual(path.read_bytes()[5:][:4 * MIB - 9], peek(part[1], 4 * MIB - 9))
+            buffer = host_buffer.HostBuffer(MIB)
+            buffer.read_file_slice(file, size - 100, 100, offset=7, stream=0, device_ptr=part[1], device=0)
+        self.assertEqual(path.read_bytes()[-100:], peek(part[1], 100))
+        self.assertEqual(path.read_bytes()[-100:], ctypes.string_at(buffer.get_raw_address() + 7, 100))
+        with open(self.daemon.folder / "out", "wb") as file:
+            host_buffer.write_device_to_file(file, 0, 50, 0, part[1], 0)
+        self.assertEqual(path.read_bytes()[-100:-50], (self.daemon.folder / "out").read_bytes())
+        model_vbar.vbar_unpin(part)
+
+    def test_a_cast_buffer_is_pages_that_nobody_takes(self) -> None:
+        buffer = vram_buffer.VRAMBuffer(16 << 30, 0)
+        _, address, _ = buffer.get(100 * KIB)
+        poke(address, b"cast")
+        self.assertEqual(address + 512, buffer.get(MIB, 512)[1])
+        self.assertEqual(b"cast", peek(address, 4))
+        self.assertEqual(5 * PAGE, self.client()["pinned_bytes"])
+        beyond = buffer.get(9 * MIB)[1]  # The service has no room for it: the driver's own.
+        self.assertNotEqual(address, beyond)
+        poke(beyond + 9 * MIB - 4, b"last")
+        self.assertEqual((b"cast", b"last"), (peek(address, 4), peek(beyond + 9 * MIB - 4, 4)))
+        with self.assertRaises(RuntimeError):
+            buffer.get(1, 16 << 30)
+        one = model(40, 200 * KIB)
+        one.load()
+        one.forward()
+        self.assertEqual(b"cast", peek(address, 4))
+        del buffer, _
+        self.assertTrue(daemon.wait_until(lambda: self.client()["pinned_bytes"] == 0))
+
+    def test_another_thread_uses_it_as_well(self) -> None:
+        one = model(4, 200 * KIB)
+        one.load()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                seam.enter_context(self.kind)
+                one.forward()
+            except BaseException as error:  # noqa: BLE001
+                failures.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(30)
+        self.assertEqual([], failures)
+        one.forward()
+        self.assertEqual((4, 4), (one.counts.filled, one.counts.resident))
+
+    def test_without_the_wish_gpus_are_left_to_others(self) -> None:
+        with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: ""}):
+            devices.forget()
+            self.assertIsNone(devices.on_gpu(0))
+            self.assertTrue(link.service() is not None)
+
+
+def load_tests(loader: unittest.TestLoader, *_: Any) -> unittest.TestSuite:
+    found = unittest.TestSuite()
+    suites = [OnGpu, *(getattr(module, one) for name, ones in SUITES.items() for module in (scaled(name),) for one in ones)]
+    for suite in suites:
+        for kind in seam.FAKES:
+            on_kind = type(f"{suite.__name__}On{kind.capitalize()}", (suite,), {"kind": kind, "__module__": suite.__module__})
+            found.addTests(loader.loadTestsFromTestCase(on_kind))
+    return found
