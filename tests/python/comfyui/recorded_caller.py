@@ -111,7 +111,7 @@ class Model:
                 module.signature = None
             if module.allocation is None:
                 module.allocation = self.vbar.alloc(module.nbytes)
-        if self.file is not None and not self.vbar.asked_to_share:
+        if self.file is not None and not self.vbar._pages.asked_to_share:
             self._share(self.file)
 
     def _share(self, file: Path) -> None:
@@ -123,9 +123,10 @@ class Model:
                 pieces.append(Piece(place, 0, at, module.nbytes, "U8", "U8"))
             at += module.nbytes
         with open(file, "rb") as opened:
-            self.vbar.share([opened.fileno()], pieces, weights)
+            self.vbar._pages.share([opened.fileno()], pieces, weights)
         for module in self.modules:
-            module.allocation = self.vbar.moved(module.allocation)
+            vbar, address, nbytes = module.allocation
+            module.allocation = vbar, self.vbar._pages.moved(address), nbytes
 
     def place(self, number: int) -> int:
         """Of a module in its table."""

@@ -66,7 +66,7 @@ class WithAsks(WithSeam):
         assert service is not None
         self.asking = Asking(service)
         self.enterContext(unittest.mock.patch.object(link, "_service", self.asking))
-        self.enterContext(unittest.mock.patch.multiple(safe_points, LOOK_SECONDS=0, PROMISED_SECONDS=0))
+        self.enterContext(unittest.mock.patch.multiple(safe_points, LOOK_SECONDS=0, PROMISED_SECONDS=0, _wanted=0))
         safe_points.promised_to_others(host_memory.booked_bytes)
 
     def filled(self, pages: int = 4) -> Any:

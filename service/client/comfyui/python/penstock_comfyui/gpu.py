@@ -96,3 +96,12 @@ def current_stream(index: int) -> int:
     if torch is None or not torch.cuda.is_available():
         return 0
     return int(torch.cuda.current_stream(index).cuda_stream)
+
+
+class Bytes:
+    """Of a GPU, for torch, which keeps this as long as it shows them."""
+
+    def __init__(self, address: int, size: int, keeper: Any) -> None:
+        self.keeper = keeper
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address if size else 0, False),
+                                         "strides": None, "version": 3}

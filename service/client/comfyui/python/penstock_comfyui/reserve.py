@@ -18,11 +18,12 @@ _headroom: int | None = None
 _promised = 0
 
 
-def set_headroom(nbytes: int) -> None:
-    """What the user wants to be free."""
+def set_headroom(nbytes: int, told: bool = False) -> None:
+    """What the user wants to be free. `told`: theirs has that number already."""
     global _headroom
     _headroom = nbytes
-    _tell()
+    if not told or _promised:
+        _tell()
 
 
 def headroom() -> int:

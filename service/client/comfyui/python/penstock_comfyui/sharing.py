@@ -59,18 +59,20 @@ def share(model: Any, vbar: Any) -> None:
     """Moves the model's allocations to shared pages, the first time; later ones lie where they lie."""
     if not isinstance(vbar, ModelVBAR):
         return
-    if not vbar.asked_to_share:
+    pages = vbar._pages
+    if not pages.asked_to_share:
         manifest = Manifest()
         found = [weights for module in model.modules() if (weights := _weights_of(module, vbar, manifest)) is not None]
-        vbar.share(manifest.descriptors, manifest.pieces, found)
+        pages.share(manifest.descriptors, manifest.pieces, found)
     modules = [module for module in model.modules() if hasattr(module, "_v")]
     for module in modules:
-        module._v = vbar.moved(module._v)
+        module._v = (vbar, pages.moved(module._v[1]), module._v[2])
     # ComfyUI computes a block's range from allocations that it takes for neighbours.
-    apart = len({vbar.is_shared(module._v) for module in modules}) > 1
+    apart = len({pages.is_shared(module._v[1]) for module in modules}) > 1
     for module in model.modules():
         if getattr(module, "_v_block", None) is not None:
-            module._v_block = None if apart else vbar.moved(module._v_block)
+            block = module._v_block
+            module._v_block = None if apart else (vbar, pages.moved(block[1]), block[2])
 
 
 @dataclass

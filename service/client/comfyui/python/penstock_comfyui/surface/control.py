@@ -33,7 +33,7 @@ def init(implementation: Any = None, simple_vram_headroom: int | None = None, nv
     """Theirs has been called by ComfyUI before we came; later calls only change numbers."""
     answer = theirs.works() and bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
     if simple_vram_headroom is not None:
-        reserve.set_headroom(int(simple_vram_headroom))
+        reserve.set_headroom(int(simple_vram_headroom), told=True)
     if theirs.works():
         return answer
     return link.service() is not None

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from penstock.memory import Piece
 from penstock_comfyui import pager, theirs
 from penstock_comfyui.devices import ours
-from penstock_comfyui.shared_pages import Weights
 
 lib = theirs.module("control")
 PageoutCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64)
@@ -25,6 +23,7 @@ class ModelVBAR:
         return other.ModelVBAR(size, device, **options)
 
     def __init__(self, size: int, device: int, pageout_callback: Callable[[int, int], Any] | None = None) -> None:
+        # Ours alone: what no version of comfy_aimdo has is no part of this class.
         self._pages = pager.VbarPages(int(size), device, pageout_callback)
         self.device = device
         self.base_addr = self._pages.base
@@ -73,22 +72,6 @@ class ModelVBAR:
 
     def get_residency(self) -> list[int]:
         return self._pages.residency()
-
-    # ---- ours alone ----
-
-    @property
-    def asked_to_share(self) -> bool:
-        return self._pages.asked_to_share
-
-    def share(self, descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> None:
-        """Of all allocations so far, those whose bytes lie in files. moved() says where they are from now on."""
-        self._pages.share(descriptors, pieces, weights)
-
-    def moved(self, alloc: tuple[ModelVBAR, int, int]) -> tuple[ModelVBAR, int, int]:
-        return self, self._pages.moved(alloc[1]), alloc[2]
-
-    def is_shared(self, alloc: tuple[ModelVBAR, int, int]) -> bool:
-        return self._pages.is_shared(alloc[1])
 
     def close(self) -> None:
         """Its pages go now. Without it, they go with the last reference, views included."""

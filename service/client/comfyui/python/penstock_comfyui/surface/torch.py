@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from penstock_comfyui import theirs
+from penstock_comfyui import gpu, theirs
 from penstock_comfyui.surface.host_buffer import HostBuffer
 from penstock_comfyui.surface.model_vbar import ModelVBAR
 from penstock_comfyui.surface.vram_buffer import VRAMBuffer
@@ -25,7 +25,7 @@ def aimdo_to_tensor(alloc: tuple[Any, int, int], device: Any) -> Any:
     if not isinstance(alloc[0], (ModelVBAR, VRAMBuffer)):
         return theirs.call("torch", "aimdo_to_tensor", alloc, device)
     if torch.device(device).type != "cpu":
-        return torch.as_tensor(_OnGpu(alloc[1], alloc[2], alloc[0]), device=device)
+        return torch.as_tensor(gpu.Bytes(alloc[1], alloc[2], alloc[0]), device=device)
     return _over(alloc[1], alloc[2], alloc[0])
 
 
@@ -34,15 +34,6 @@ def hostbuf_to_tensor(hostbuf: Any) -> Any:
     if not isinstance(hostbuf, HostBuffer):
         return theirs.call("torch", "hostbuf_to_tensor", hostbuf)
     return _over(hostbuf.get_raw_address(), hostbuf.size, hostbuf)
-
-
-class _OnGpu:
-    """Bytes of a GPU for torch, which keeps this as long as it shows them."""
-
-    def __init__(self, address: int, size: int, keeper: Any) -> None:
-        self.keeper = keeper
-        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address if size else 0, False),
-                                         "strides": None, "version": 3}
 
 
 def _over(address: int, size: int, keeper: Any) -> Any:
