@@ -107,8 +107,6 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_idle": (c_int32, [c_void_p, c_int]),
     "pst_free": (c_int32, [c_void_p, c_char_p, c_uint64, c_uint64, POINTER(c_uint64)]),
     "pst_table_free": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_uint64)]),
-    "pst_run_revokes": (c_int32, [c_void_p]),
-    "pst_idle": (c_int32, [c_void_p, c_int]),
     "pst_admit": (c_int32, [c_void_p, POINTER(Demand), POINTER(c_void_p)]),
     "pst_grant_work_bytes": (c_uint64, [c_void_p]),
     "pst_grant_release": (None, [c_void_p]),

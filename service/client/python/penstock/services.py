@@ -174,17 +174,6 @@ class Service:
             found = pressure_of(event) or found
         return found
 
-    def run_revokes(self) -> None:
-        """Gives up pages of GPUs that the service asked for: where no device work uses unpinned ones."""
-        connection = self._open()
-        connection.check(library.pst_run_revokes(connection.handle))
-
-    def set_idle(self, idle: bool) -> None:
-        """Idle: nothing of this process runs on the device (said after a synchronise), and pages may go at any time. A fault
-        ends it."""
-        connection = self._open()
-        connection.check(library.pst_idle(connection.handle, int(idle)))
-
     def close(self) -> None:
         """Closes everything; the connection lives on while views of pinned tensors do."""
         if self._connection is None:
