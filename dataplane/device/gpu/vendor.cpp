@@ -68,6 +68,7 @@ VendorReport report_of(VendorReport so_far, DriverCode refused) {
 
 void name_descriptions(std::vector<GpuDescription>& gpus) {
   std::vector<GpuIdentity> identities;
+  identities.reserve(gpus.size());
   for (const GpuDescription& gpu : gpus) identities.push_back(gpu.identity);
   name_gpus(identities);
   for (std::size_t at = 0; at < gpus.size(); ++at) gpus[at].identity.id = identities[at].id;

@@ -68,9 +68,9 @@ void HostFrameSummer::run() {
     UniqueFd frame = std::move(wanted_);
     const std::uint64_t bytes = bytes_;
     lock.unlock();
-    Result<std::uint64_t> sum = sum_of(std::move(frame), bytes);
+    const Result<std::uint64_t> sum = sum_of(std::move(frame), bytes);
     lock.lock();
-    answer_ = std::move(sum);
+    answer_ = sum;
   }
 }
 

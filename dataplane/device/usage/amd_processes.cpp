@@ -8,6 +8,8 @@
 #include <system_error>
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "dataplane/device/usage/kernel_text.hpp"
 
 namespace penstock {
@@ -84,9 +86,8 @@ bool read_clients(const std::string& process, const Take& take) {
   std::vector<std::uint32_t> files;
   if (!list_numbers(process + "/fd", files, error)) return error != std::errc::permission_denied;
   for (const std::uint32_t file : files) {
-    const std::string number = std::to_string(file);
-    if (!is_gpu_file(process + "/fd/" + number)) continue;
-    const auto text = read_kernel_text(process + "/fdinfo/" + number);
+    if (!is_gpu_file(fmt::format("{}/fd/{}", process, file))) continue;
+    const auto text = read_kernel_text(fmt::format("{}/fdinfo/{}", process, file));
     const auto client = text ? parse_fdinfo(*text) : std::nullopt;
     if (client) take(*client);
   }

@@ -52,11 +52,12 @@ Result<std::vector<DeviceUsage>> AmdSource::read() {
 std::vector<DeviceUsage> AmdSource::read_files() const {
   std::error_code error;
   std::vector<DeviceUsage> devices;
-  const std::string driver = sys_ + "/bus/pci/drivers/amdgpu";
+  const std::filesystem::path driver(sys_ + "/bus/pci/drivers/amdgpu");
   std::filesystem::directory_iterator at(driver, error);
   for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (const auto pci = parse_pci_address(name)) devices.push_back(read_device(driver + "/" + name, *pci));
+    if (const auto pci = parse_pci_address(name))
+      devices.push_back(read_device((driver / name).string(), *pci));
   }
   return devices;
 }
