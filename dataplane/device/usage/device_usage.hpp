@@ -26,6 +26,12 @@ enum class UsageHealth : std::uint8_t {
   lost,        // The driver says that the GPU has gone, or must be reset.
 };
 
+// Frames of this service around a reading: at least and at most so much of them was in existence.
+struct FrameBytes {
+  std::uint64_t least = 0, most = 0;
+  friend bool operator==(const FrameBytes&, const FrameBytes&) = default;
+};
+
 // One device: a GPU, or one part of a GPU that is divided (MIG).
 struct DeviceUsage {
   GpuVendor vendor = GpuVendor::cuda;
@@ -43,6 +49,7 @@ struct DeviceUsage {
 
   bool knows_processes = false;         // `processes` is the whole truth, as far as the driver attributes.
   std::vector<ProcessUsage> processes;  // One entry a pid, in their order.
+  std::optional<FrameBytes> frames{};   // Only from a CountedSource.
 };
 
 // Readings of one vendor's tools. Calls block, and may never return: each source has a thread of its own (UsageWatch).

@@ -11,6 +11,7 @@ constexpr std::uint64_t without(std::uint64_t whole, std::uint64_t part) {
 }
 
 std::uint64_t bytes_of(const DeviceUsage& usage, std::uint32_t pid) {
+  if (pid == 0) return 0;
   const auto at = std::ranges::lower_bound(usage.processes, pid, {}, &ProcessUsage::pid);
   return at != usage.processes.end() && at->pid == pid ? at->bytes : 0;
 }
@@ -28,13 +29,14 @@ UsageFigures figures_of(const DeviceUsage& usage, const OwnUsage& own, std::uint
   figures.free_bytes = without(usage.total_bytes, usage.used_bytes + usage.reserved_bytes);
   figures.foreign_bytes = without(usage.used_bytes, own.frame_bytes);
   if (usage.shares_host_memory || !usage.knows_processes) return figures;
+  // Drivers differ in whether an owner without a context shows its frames: they count once, as the greater of both.
+  const std::uint64_t service = bytes_of(usage, own.service_pid), writer = bytes_of(usage, own.writer_pid);
+  const std::uint64_t ours = std::max(service, own.frame_bytes) + writer;
+  figures.foreign_bytes = without(usage.used_bytes, ours);
   for (const GrantedWork& work : own.granted) {
     figures.foreign_bytes = without(figures.foreign_bytes, std::min(bytes_of(usage, work.pid), work.bytes));
   }
-  // Drivers differ in whether an owner without a context shows its frames: they count once, as the greater of both.
-  std::uint64_t ours = 0;
-  for (const std::uint32_t pid : own.own_pids) ours += bytes_of(usage, pid);
-  const std::uint64_t explained = sum_of(usage) - ours + std::max(ours, own.frame_bytes) + context_bytes;
+  const std::uint64_t explained = sum_of(usage) - service - writer + ours + context_bytes;
   figures.ghost_bytes = without(usage.used_bytes, explained);
   return figures;
 }

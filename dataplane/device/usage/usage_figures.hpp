@@ -19,14 +19,16 @@ struct GrantedWork {
 };
 
 struct OwnUsage {
-  std::uint64_t frame_bytes = 0;              // Frames alive, of this device.
-  std::span<const std::uint32_t> own_pids{};  // The service and its writer.
-  std::span<const GrantedWork> granted{};     // One entry a client.
+  std::uint64_t frame_bytes = 0;  // Frames in existence, of this device.
+  // 0: no such process. The writer's memory is its context: what it imports counts for its maker alone.
+  std::uint32_t service_pid = 0, writer_pid = 0;
+  std::span<const GrantedWork> granted{};  // One entry a client.
 };
 
 struct UsageFigures {
-  // Used by others than our frames and the clients' grants, driver contexts included. Where processes are not known,
-  // what clients take of their grants counts as foreign: too much is refused then, never too little.
+  // Used by others than this service and the clients' grants; the clients' driver contexts are included, the writer's is
+  // not. Where processes are not known, that context and what clients take of their grants count as foreign: too much is
+  // refused then, never too little.
   std::uint64_t foreign_bytes = 0;
   // Used, and neither any process's nor our frames: contents that only descriptors keep alive, and memory of the dead
   // that is not back yet. Not known where processes are not.

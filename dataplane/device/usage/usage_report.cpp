@@ -4,12 +4,17 @@
 namespace penstock {
 namespace {
 
-void fill_in(const DeviceUsage& usage, const OwnUsage& own, GpuUsageStats& stats) {
+void fill_in(const DeviceUsage& usage, OwnUsage own, GpuUsageStats& stats) {
+  // Used bytes and our frames are of one moment only where they were counted around the reading.
+  const FrameBytes frames = usage.frames.value_or(FrameBytes{own.frame_bytes, own.frame_bytes});
+  own.frame_bytes = frames.most;
   const UsageFigures figures = figures_of(usage, own);
+  own.frame_bytes = frames.least;
+  stats.foreign_bytes_least = figures.foreign_bytes;
   stats.total_bytes = usage.total_bytes;
   stats.used_bytes = usage.used_bytes;
   stats.reserved_bytes = usage.reserved_bytes;
-  stats.foreign_bytes = figures.foreign_bytes;
+  stats.foreign_bytes = figures_of(usage, own).foreign_bytes;
   stats.free_bytes = figures.free_bytes;
   stats.ghost_bytes = figures.ghost_bytes;
   stats.shares_host_memory = usage.shares_host_memory;
@@ -29,7 +34,9 @@ GpuUsageStats report_usage(const UsageSnapshot& snapshot, const GpuIdentity& gpu
     if (usage != nullptr && usage->health == UsageHealth::unreadable) stats.state = "unreadable";
   }
   if (host) {
-    fill_in(on_host_memory(usage != nullptr ? *usage : DeviceUsage{}, *host), own, stats);
+    DeviceUsage on_host = on_host_memory(usage != nullptr ? *usage : DeviceUsage{}, *host);
+    on_host.frames.reset();  // The machine's figures are of now.
+    fill_in(on_host, own, stats);
   } else if (usage != nullptr && usage->health == UsageHealth::readable) {
     stats.age = snapshot.age;
     fill_in(*usage, own, stats);

@@ -19,7 +19,9 @@ struct GpuUsageStats {
   std::optional<std::uint64_t> total_bytes;
   std::optional<std::uint64_t> used_bytes;
   std::optional<std::uint64_t> reserved_bytes;
-  std::optional<std::uint64_t> foreign_bytes;
+  std::optional<std::uint64_t>
+      foreign_bytes;  // At most: by the fewest own frames that the reading may have met.
+  std::optional<std::uint64_t> foreign_bytes_least;
   std::optional<std::uint64_t> free_bytes;  // What could still be allocated, by anybody.
   std::optional<std::uint64_t> ghost_bytes;
   bool shares_host_memory = false;  // Total, used and free are the machine's.

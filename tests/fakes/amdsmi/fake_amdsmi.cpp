@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libamd_smi.so without a driver.
+// A libamd_smi.so without a driver. For programs that a test only starts: $PENSTOCK_FAKE_AMDSMI is a file with lines
+// "BDF TOTAL USED" (numbers; the BDF as the library packs it), read again at each count of sockets.
 #include "tests/fakes/amdsmi/fake_amdsmi.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -14,6 +17,15 @@ constexpr amdsmi_status_t invalid_argument = 1;
 FakeAmdSmi& state() {
   static FakeAmdSmi fake;
   return fake;
+}
+
+void follow_script() {
+  const char* const path = std::getenv("PENSTOCK_FAKE_AMDSMI");
+  if (path == nullptr) return;
+  std::ifstream file(path);
+  std::vector<FakeAmdGpu> gpus;
+  for (FakeAmdGpu gpu; file >> gpu.address >> gpu.total_bytes >> gpu.used_bytes;) gpus.push_back(gpu);
+  state().sockets = {gpus};
 }
 
 // As the real one: with a null list only the count is told.
@@ -51,6 +63,7 @@ EXPORTED amdsmi_status_t amdsmi_shut_down() {
 }
 
 EXPORTED amdsmi_status_t amdsmi_get_socket_handles(std::uint32_t* count, amdsmi_socket_t* sockets) {
+  if (sockets == nullptr) follow_script();
   list(state().sockets, count, sockets);
   return state().sockets_answer;
 }

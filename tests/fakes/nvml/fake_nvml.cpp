@@ -6,6 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <poll.h>
+
+#include "tests/fakes/nvml/nvml_script.hpp"
+
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace penstock::test {
@@ -42,6 +46,7 @@ class Call {
   Call() : lock_(state().mutex) {
     FakeNvml& fake = state();
     ++fake.calls;
+    while (script_says_hang()) ::poll(nullptr, 0, 10);
     if (!fake.hangs) return;
     ++fake.hanging;
     fake.changed.notify_all();
@@ -77,6 +82,7 @@ EXPORTED FakeNvml* fake_nvml() { return &state(); }
 
 EXPORTED nvml_return_t nvmlInit_v2() {
   const Call call;
+  follow_script(state());
   if (call->init_answer == nvml_success) ++call->initialised;
   return call->init_answer;
 }
@@ -91,6 +97,7 @@ EXPORTED nvml_return_t nvmlShutdown() {
 EXPORTED nvml_return_t nvmlDeviceGetCount_v2(std::uint32_t* count) {
   const Call call;
   if (!call.is_initialised()) return nvml_uninitialized;
+  follow_script(state());
   *count = static_cast<std::uint32_t>(call->devices.size());
   return call->count_answer;
 }

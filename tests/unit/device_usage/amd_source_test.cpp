@@ -146,7 +146,7 @@ TEST(UsageOnHostMemory, ReplacesTheDevicesOwnFigures) {
   const DeviceUsage shared =
       on_host_memory(usage, {.total_bytes = 8000 * mib, .available_bytes = 3000 * mib});
   EXPECT_TRUE(shared.shares_host_memory);
-  const UsageFigures figures = figures_of(shared, {.frame_bytes = 1000 * mib, .own_pids = {}, .granted = {}});
+  const UsageFigures figures = figures_of(shared, {.frame_bytes = 1000 * mib});
   EXPECT_EQ(figures.free_bytes, 3000 * mib);
   EXPECT_EQ(figures.foreign_bytes, 4000 * mib);
   EXPECT_EQ(figures.ghost_bytes, std::nullopt);

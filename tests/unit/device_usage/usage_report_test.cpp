@@ -36,6 +36,14 @@ TEST_F(UsageReportTest, TellsFiguresAndTheirAge) {
   EXPECT_EQ(stats.ghost_bytes, 400u);
 }
 
+TEST_F(UsageReportTest, FramesThatCameWhileItWasReadMakeARange) {
+  snapshot_.devices[0].frames = FrameBytes{100, 300};
+  const GpuUsageStats stats = report();
+  EXPECT_EQ(stats.foreign_bytes, 500u);
+  EXPECT_EQ(stats.foreign_bytes_least, 300u);
+  EXPECT_EQ(stats.ghost_bytes, 300u);
+}
+
 TEST_F(UsageReportTest, AStalledSourceLeavesOldFiguresAndSaysSo) {
   snapshot_.state = UsageState::stalled;
   snapshot_.age = 1h;
