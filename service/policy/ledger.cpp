@@ -135,6 +135,7 @@ LedgerFigures Ledger::figures() const {
   return {.capacity_bytes = room_.capacity_bytes,
           .headroom_bytes = room_.headroom_bytes,
           .foreign_bytes = room_.foreign_bytes,
+          .counted_foreign_bytes = foreign_bytes(),
           .booked_weights_bytes = booked_weights_,
           .booked_work_bytes = booked_work_,
           .free_bytes = free_bytes(),
@@ -149,9 +150,19 @@ std::uint64_t Ledger::booked_bytes(SessionId session) const {
   return found == sessions_.end() ? 0 : found->second.booked;
 }
 
+std::uint64_t Ledger::work_bytes(SessionId session) const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, grant] : grants_) sum += grant.session == session ? grant.work : 0;
+  return sum;
+}
+
+std::uint64_t Ledger::beside_foreign_bytes() const {
+  const std::uint64_t total = std::max(room_.total_bytes, room_.capacity_bytes);
+  return std::min(room_.capacity_bytes, saturating_subtract(total, foreign_bytes()));
+}
+
 std::uint64_t Ledger::usable_bytes() const {
-  return saturating_subtract(room_.capacity_bytes,
-                             saturating_add(room_.headroom_bytes, room_.foreign_bytes.value_or(0)));
+  return saturating_subtract(beside_foreign_bytes(), room_.headroom_bytes);
 }
 
 std::uint64_t Ledger::free_bytes() const { return saturating_subtract(usable_bytes(), booked_total()); }

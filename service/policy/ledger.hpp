@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One device's account: who may use how much of it. Pure: no clock, no thread, no device.
 //
-//   usable = capacity - headroom - foreign;   free = usable - booked
+//   usable = min(capacity, total - foreign) - headroom;   free = usable - booked
 //
 // A grant books its bytes before its client allocates them. Booked weights lie within the pager's budget;
 // booked work lies outside of it, so the pager's budget is usable - booked work, and work is granted only
@@ -49,6 +49,7 @@ class Ledger {
   std::uint64_t pager_budget_bytes() const { return budget_bytes_; }
   LedgerFigures figures() const;
   std::uint64_t booked_bytes(SessionId session) const;
+  std::uint64_t work_bytes(SessionId session) const;  // Of that, for its own allocations.
   void verify() const;
 
  private:
@@ -103,6 +104,8 @@ class Ledger {
   Failure refusal_at_deadline(std::size_t index) const;
   bool would_deadlock() const;
 
+  std::uint64_t foreign_bytes() const { return room_.foreign_bytes.value_or(room_.assumed_foreign_bytes); }
+  std::uint64_t beside_foreign_bytes() const;
   std::uint64_t usable_bytes() const;
   std::uint64_t booked_total() const { return booked_weights_ + booked_work_; }
   std::uint64_t free_bytes() const;

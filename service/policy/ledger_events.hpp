@@ -51,8 +51,15 @@ struct Release {
 struct RoomChanged {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t headroom_bytes = 0;  // Kept free on purpose, whatever the reason.
-  // Used on the device by others than this service and its grants. Without a value: nobody measures it.
+  // Used on the device by others than this service and its grants. Without a value: not known now.
   std::optional<std::uint64_t> foreign_bytes{};
+  // What is counted as foreign while that is not known.
+  std::uint64_t assumed_foreign_bytes = 0;
+  // What the device has for all its users together: the foreign bytes bite only where they leave less than the capacity.
+  // 0: no more than the capacity.
+  std::uint64_t total_bytes = 0;
+
+  friend bool operator==(const RoomChanged&, const RoomChanged&) = default;
 };
 struct QuotaChanged {
   std::uint64_t per_user_bytes = 0;

@@ -74,7 +74,7 @@ Failure Ledger::refusal_at_deadline(std::size_t index) const {
         kind,
         fmt::format("needs {}, free {} of {} (headroom {}, foreign {}, booked {}): {}", amount(needed),
                     amount(free), amount(room_.capacity_bytes), amount(room_.headroom_bytes),
-                    amount(room_.foreign_bytes.value_or(0)), amount(booked_total()), why),
+                    amount(foreign_bytes()), amount(booked_total()), why),
         ""};
   };
   if (needed > saturating_subtract(room_.capacity_bytes, room_.headroom_bytes))
@@ -84,7 +84,7 @@ Failure Ledger::refusal_at_deadline(std::size_t index) const {
                                                       frames_of(ask.weights_bytes), frames_left));
   }
   if (needed > free) {
-    if (needed <= saturating_add(free, room_.foreign_bytes.value_or(0)))
+    if (needed <= saturating_add(free, room_.capacity_bytes - beside_foreign_bytes()))
       return because(FailureKind::foreign_usage, "others than this service use the device");
     return because(FailureKind::deadline, "nothing was released in time");
   }

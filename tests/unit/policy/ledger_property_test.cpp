@@ -60,7 +60,9 @@ class History {
       case 9:
         return played_.step(ledger::RoomChanged{.capacity_bytes = capacity_mib * mib,
                                                 .headroom_bytes = random_.below(200) * mib,
-                                                .foreign_bytes = random_.below(300) * mib});
+                                                .foreign_bytes = random_foreign(),
+                                                .assumed_foreign_bytes = random_.below(300) * mib,
+                                                .total_bytes = (capacity_mib + random_.below(200)) * mib});
       case 10: return pins();
       case 11: return played_.pass(milliseconds(random_.below(300)));
       case 12: return play_silence();
@@ -82,6 +84,11 @@ class History {
   }
 
   // Also such that are gone already: that must do nothing.
+  // Not known now and then.
+  std::optional<std::uint64_t> random_foreign() {
+    if (random_.one_in(4)) return std::nullopt;
+    return random_.below(300) * mib;
+  }
   void release() {
     const auto& all = played_.admits;
     if (all.empty()) return;

@@ -28,6 +28,42 @@ TEST(Ledger, SplitsTheDeviceIntoHeadroomForeignBookedAndFree) {
   EXPECT_EQ(played.pager.budget_bytes, 5680 * mib);
 }
 
+TEST(Ledger, OthersUseWhatTheCapacityLeavesThemFirst) {
+  LedgerOptions options = PlayedLedger::of_mib(4096);
+  options.room.total_bytes = 8192 * mib;
+  options.room.headroom_bytes = 96 * mib;
+  options.room.foreign_bytes = 4096 * mib;
+  EXPECT_EQ(PlayedLedger(options).ledger.figures().free_bytes, 4000 * mib);
+  options.room.foreign_bytes = 5096 * mib;
+  PlayedLedger played(options);
+  EXPECT_EQ(played.ledger.figures().free_bytes, 3000 * mib);
+  EXPECT_EQ(played.ledger.pager_budget_bytes(), 3000 * mib);
+  played.open(1);
+  const DemandId demand = played.ask(1, 3500, seconds(1));
+  played.pass(seconds(1));
+  ASSERT_TRUE(played.refused(demand));
+  EXPECT_EQ(played.refused(demand)->failure.kind, FailureKind::foreign_usage);
+}
+
+TEST(Ledger, ForeignUseThatIsNotKnownIsAssumedAndNotShown) {
+  LedgerOptions options = PlayedLedger::of_mib(8192);
+  options.room.assumed_foreign_bytes = 1000 * mib;
+  PlayedLedger played(options);
+  EXPECT_EQ(played.ledger.figures().free_bytes, 7192 * mib);
+  EXPECT_EQ(played.ledger.figures().foreign_bytes, std::nullopt);
+  EXPECT_EQ(played.ledger.figures().counted_foreign_bytes, 1000 * mib);
+}
+
+TEST(Ledger, OrdersASmallerBudgetWhenOthersGrowAndKnowsASessionsWork) {
+  PlayedLedger played(PlayedLedger::of_mib(8192));
+  played.open(1);
+  played.ask(1, 1000, seconds(1), 0, 500);
+  EXPECT_EQ(played.ledger.work_bytes(test::session(1)), 1000 * mib);
+  played.step(ledger::RoomChanged{.capacity_bytes = 8192 * mib, .foreign_bytes = 3000 * mib});
+  EXPECT_EQ(played.pager.budget_bytes, 4192 * mib);
+  EXPECT_EQ(played.ledger.figures().free_bytes, 3692 * mib);
+}
+
 TEST(Ledger, BooksWeightsWithoutAskingThePager) {
   PlayedLedger played(PlayedLedger::of_mib(8192));
   played.pager.silent = true;
