@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dataplane/base/failure.hpp"
 #include "dataplane/pager/dataplane_thread.hpp"
 #include "service/config/config.hpp"
+#include "service/control/usage_feed.hpp"
 
 namespace penstock {
 
@@ -18,7 +20,8 @@ struct DeviceSetup {
   std::unique_ptr<DataplaneThread> thread;
   DeviceLimits limits;
   std::uint64_t headroom_bytes = 0;
-  std::uint64_t frames_max = 0;  // Descriptors that frames may use: each holds one.
+  std::uint64_t frames_max = 0;              // Descriptors that frames may use: each holds one.
+  std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.
 };
 
 // Of `descriptors`, those that frames may use.

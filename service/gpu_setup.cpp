@@ -17,6 +17,7 @@
 #include "dataplane/device/gpu/gpu_headroom.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
 #include "dataplane/writer/remote_filler.hpp"
+#include "service/gpu_usage.hpp"
 
 namespace penstock {
 namespace {
@@ -53,8 +54,12 @@ Outcome<GpuMemory> plan_memory(const GpuDescription& gpu, const DeviceConfig& co
       .headroom = std::make_shared<GpuHeadroom>(gpu.total_bytes, config.headroom_bytes.value_or(0))};
 }
 
-Outcome<std::shared_ptr<GpuDevice>> open_gpu(const std::shared_ptr<GpuDriver>& driver,
-                                             const GpuMemory& memory) {
+struct OpenedGpu {
+  std::shared_ptr<GpuDevice> device;
+  UsageFeed::Device usage;
+};
+
+Outcome<OpenedGpu> open_gpu(const std::shared_ptr<GpuDriver>& driver, const GpuMemory& memory) {
   const GpuDescription& gpu = driver->description();
   const auto refuse = [](const Error& error) {
     return fail(FailureKind::device_unhealthy, fmt::format("{} ({})", error.operation, error.native));
@@ -65,14 +70,22 @@ Outcome<std::shared_ptr<GpuDevice>> open_gpu(const std::shared_ptr<GpuDriver>& d
   auto owner = GpuFrameOwner::open(driver, memory.frames, memory.headroom);
   if (!owner) return refuse(owner.error());
   RemoteFillerOptions options;
-  options.on_free_bytes = [headroom = memory.headroom, total = gpu.total_bytes](std::uint64_t free_bytes) {
+  const auto notes = std::make_shared<FreeMemoryNotes>();
+  // The owner outlives the filler, whose function this is.
+  options.on_free_bytes = [headroom = memory.headroom, total = gpu.total_bytes, notes,
+                           frame_bytes = memory.frames.frame_bytes,
+                           own = owner->get()](std::uint64_t free_bytes) {
     headroom->read({.free_bytes = free_bytes, .total_bytes = total});
+    notes->note(free_bytes, frame_bytes_of(own->stats(), frame_bytes));
   };
   auto filler = RemoteFiller::open(std::move(*program), options);
   if (!filler) return refuse(filler.error());
+  const WriterStats& writer = (*filler)->stats();  // Lives as long as the device.
   auto device = GpuDevice::open(std::move(*owner), std::move(*filler));
   if (!device) return refuse(device.error());
-  return std::shared_ptr<GpuDevice>(std::move(*device));
+  OpenedGpu opened{.device = std::move(*device), .usage = {}};
+  opened.usage = usage_input(gpu, opened.device, memory.frames.frame_bytes, writer, notes);
+  return opened;
 }
 
 Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
@@ -81,20 +94,22 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
   if (!gpu.has_vmm) return fail(FailureKind::device_unhealthy, gpu.why_no_vmm);
   auto memory = plan_memory(gpu, wanted);
   if (!memory) return tl::unexpected(memory.error());
-  auto device = open_gpu(driver, *memory);
-  if (!device) return tl::unexpected(device.error());
+  auto opened = open_gpu(driver, *memory);
+  if (!opened) return tl::unexpected(opened.error());
+  const std::shared_ptr<GpuDevice>& device = opened->device;
   DeviceSetup setup{.id = gpu.identity.id,
                     .kind = std::string(gpu_vendor_name(gpu.identity.vendor)),
                     .thread = nullptr,
                     .limits = {},
                     .headroom_bytes = wanted.headroom_bytes.value_or(0),
-                    .frames_max = frames_max};
+                    .frames_max = frames_max,
+                    .usage = std::move(opened->usage)};
   spdlog::info("device {}: {} at {}, {} of {} for weights", setup.id, gpu.identity.name,
                to_text(gpu.identity.pci), format_bytes(memory->frames.capacity_bytes),
                format_bytes(gpu.total_bytes));
   return start_device(config, std::move(setup),
-                      {.owner = std::shared_ptr<FrameOwner>(*device, &(*device)->owner()),
-                       .writer = std::shared_ptr<FrameWriter>(*device, &(*device)->writer())});
+                      {.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
+                       .writer = std::shared_ptr<FrameWriter>(device, &device->writer())});
 }
 
 void say_state(const VendorReport& report, DeviceUse wanted) {

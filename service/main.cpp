@@ -24,6 +24,7 @@
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
 #include "service/gpu_setup.hpp"
+#include "service/gpu_usage.hpp"
 #include "service/host_setup.hpp"
 #include "service/hung_files.hpp"
 #include "service/ipc/service_socket.hpp"
@@ -80,6 +81,7 @@ class Daemon {
   std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<UsageFeed> usage_;  // Feeds the service.
   int exit_code_ = exit_clean;
 };
 
@@ -147,8 +149,10 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
                           .stats = &device.thread->stats(),
                           .headroom_bytes = device.headroom_bytes,
                           .frames_max = device.frames_max});
-    metrics_->add_device(device.id, device.thread->stats(), *service_->state().admissions.back());
+    metrics_->add_device(device.id, device.thread->stats(), *service_, device.usage.has_value());
   }
+  usage_ = std::make_unique<UsageFeed>(context_, service_->state(), watch_usage(devices_));
+  usage_->start();
   return {};
 }
 
@@ -159,6 +163,7 @@ int Daemon::run() {
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
   metrics_.reset();
+  usage_.reset();
   service_.reset();
   devices_.clear();
   if (exit_code_ == exit_clean) spdlog::info("stopped");

@@ -56,11 +56,16 @@ Outcome<std::unique_ptr<Metrics>> Metrics::open(boost::asio::io_context& context
   return std::unique_ptr<Metrics>(new Metrics(std::move(parts)));
 }
 
-void Metrics::add_device(const std::string& id, const PagerStats& stats, const AdmissionDesk& desk) {
-  parts_->collector.add_device(
-      {.id = id, .pager = &stats, .ledger = [&desk]() -> std::optional<LedgerFigures> {
-         return desk.figures();
-       }});
+void Metrics::add_device(const std::string& id, const PagerStats& stats, const Service& service,
+                         bool has_usage) {
+  const ServiceState& state = service.state();
+  const std::size_t position = state.admissions.size() - 1;
+  DeviceSource source{.id = id, .pager = &stats};
+  source.ledger = [&state, position]() -> std::optional<LedgerFigures> {
+    return state.admissions[position]->figures();
+  };
+  if (has_usage) source.usage = [&state, position] { return state.usage[position]; };
+  parts_->collector.add_device(std::move(source));
 }
 
 void Metrics::set_ready(bool ready) { parts_->ready = ready; }

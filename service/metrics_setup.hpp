@@ -23,8 +23,8 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Both outlive the metrics.
-  void add_device(const std::string& id, const PagerStats& stats, const AdmissionDesk& desk);
+  // Of the device that was added to the service last. Both outlive the metrics.
+  void add_device(const std::string& id, const PagerStats& stats, const Service& service, bool has_usage);
   void set_ready(bool ready);
 
  private:

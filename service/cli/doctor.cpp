@@ -162,7 +162,8 @@ int run_doctor(const Context& context) {
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());
   Json drivers = Json::array(), gpus = Json::array();
-  for (Check& check : check_gpus(drivers, gpus)) checks.push_back(std::move(check));
+  for (Check& check : check_service_usage(devices)) checks.push_back(std::move(check));
+  for (Check& check : check_gpus(drivers, gpus, devices.empty())) checks.push_back(std::move(check));
   if (!context.json) return context.finish(context.print_text(as_text(checks, context.has_color())));
   Json list = Json::array();
   for (const Check& check : checks) {

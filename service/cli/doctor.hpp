@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/device/gpu/gpu_driver.hpp"
 #include "service/cli/json_values.hpp"
 
 namespace penstock {
@@ -17,7 +18,11 @@ struct Check {
 };
 
 // One check a vendor, and one a GPU with its self-test. `drivers` and `gpus` get what the checks are made of. Loads the
-// drivers and uses each GPU for a moment.
-std::vector<Check> check_gpus(Json& drivers, Json& gpus);
+// drivers and uses each GPU for a moment. `with_usage`: also whether anybody tells what others use of it.
+std::vector<Check> check_gpus(Json& drivers, Json& gpus, bool with_usage);
+
+// Whether anybody tells what others use of a GPU: as the service knows it, and as it is found without one.
+std::vector<Check> check_service_usage(const Json& devices);
+std::vector<Check> check_usage(GpuVendor vendor, const std::vector<GpuDescription>& gpus);
 
 }  // namespace penstock

@@ -86,12 +86,18 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
 
 }  // namespace
 
-std::vector<Check> check_gpus(Json& drivers, Json& gpus) {
+std::vector<Check> check_gpus(Json& drivers, Json& gpus, bool with_usage) {
   std::vector<Check> checks;
   for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
     const OpenedVendor opened = open_vendor_within(vendor, driver_limit);
     checks.push_back(check_vendor(opened.report, drivers));
-    for (const std::shared_ptr<GpuDriver>& gpu : opened.gpus) checks.push_back(check_gpu(gpu, gpus));
+    std::vector<GpuDescription> found;
+    for (const std::shared_ptr<GpuDriver>& gpu : opened.gpus) {
+      checks.push_back(check_gpu(gpu, gpus));
+      found.push_back(gpu->description());
+    }
+    if (!with_usage) continue;
+    for (Check& check : check_usage(vendor, found)) checks.push_back(std::move(check));
   }
   return checks;
 }

@@ -24,14 +24,15 @@ std::string bytes_of(const Json& object, const char* key) {
 
 std::string devices_text(const Json& status, std::string_view strong, std::string_view plain) {
   std::string text =
-      fmt::format("{}{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  state{}\n", strong, "device",
-                  "capacity", "budget", "resident", "pinned", "booked", "stuck", plain);
+      fmt::format("{}{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  state{}\n", strong, "device",
+                  "capacity", "budget", "resident", "pinned", "booked", "foreign", "stuck", plain);
   for (const Json& device : list_of(status, "devices")) {
-    text += fmt::format("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {}\n", text_of(device, "id"),
-                        bytes_of(device, "capacity_bytes"), bytes_of(device, "budget_bytes"),
-                        bytes_of(device, "resident_bytes"), bytes_of(device, "pinned_bytes"),
-                        bytes_of(device, "booked_bytes"), bytes_of(device, "stuck_bytes"),
-                        text_of(device, "state"));
+    text +=
+        fmt::format("{:<14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {}\n", text_of(device, "id"),
+                    bytes_of(device, "capacity_bytes"), bytes_of(device, "budget_bytes"),
+                    bytes_of(device, "resident_bytes"), bytes_of(device, "pinned_bytes"),
+                    bytes_of(device, "booked_bytes"), bytes_of(device, "foreign_bytes"),
+                    bytes_of(device, "stuck_bytes"), text_of(device, "state"));
   }
   return text;
 }

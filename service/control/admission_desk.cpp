@@ -13,7 +13,7 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 AdmissionDesk::AdmissionDesk(boost::asio::io_context& context, DeviceLink& device,
                              const LedgerOptions& options, Note note)
-    : device_(device), ledger_(options), note_(std::move(note)), timer_(context) {}
+    : device_(device), room_(options.room), ledger_(options), note_(std::move(note)), timer_(context) {}
 
 void AdmissionDesk::open(SessionId session, std::uint32_t user) {
   step(ledger::SessionOpened{.session = session, .user = user});
@@ -49,6 +49,30 @@ Outcome<std::uint64_t> AdmissionDesk::release(SessionId session, std::uint64_t g
   return released_;
 }
 
+bool AdmissionDesk::set_room(std::uint64_t total_bytes, std::optional<std::uint64_t> foreign_bytes,
+                             std::uint64_t assumed_foreign_bytes) {
+  ledger::RoomChanged room = room_;
+  room.total_bytes = total_bytes;
+  room.foreign_bytes = foreign_bytes;
+  room.assumed_foreign_bytes = assumed_foreign_bytes;
+  if (room == room_) return false;
+  room_ = room;
+  step(room);
+  return true;
+}
+
+// With what the device's account stood at: for those who ask why.
+void AdmissionDesk::note(std::string_view kind, SessionId session, std::uint64_t bytes,
+                         std::string_view reason,
+                         std::vector<std::pair<std::string_view, std::uint64_t>> inputs) {
+  const LedgerFigures figures = ledger_.figures();
+  inputs.insert(inputs.end(), {{"capacity_bytes", figures.capacity_bytes},
+                               {"headroom_bytes", figures.headroom_bytes},
+                               {"foreign_bytes", figures.counted_foreign_bytes},
+                               {"booked_bytes", figures.booked_bytes()}});
+  note_(kind, session, bytes, reason, std::move(inputs));
+}
+
 AdmissionDesk::Answer AdmissionDesk::take(DemandId demand) {
   const auto found = waiting_.find(demand);
   if (found == waiting_.end()) return [](const Outcome<Granted>&) {};
@@ -69,23 +93,23 @@ void AdmissionDesk::run(const ledger::Command& command) {
   std::visit(
       Overloaded{
           [&](const ledger::Admit& admit) {
-            note_("admit", admit.session, admit.weights_bytes + admit.work_bytes, "fits",
-                  {{"weights_bytes", admit.weights_bytes},
-                   {"work_bytes", admit.work_bytes},
-                   {"free_bytes", ledger_.figures().free_bytes},
-                   {"waited_ns", static_cast<std::uint64_t>(admit.waited.count())}});
+            note("admit", admit.session, admit.weights_bytes + admit.work_bytes, "fits",
+                 {{"weights_bytes", admit.weights_bytes},
+                  {"work_bytes", admit.work_bytes},
+                  {"free_bytes", ledger_.figures().free_bytes},
+                  {"waited_ns", static_cast<std::uint64_t>(admit.waited.count())}});
             take(admit.demand)(Granted{raw(admit.grant), admit.work_bytes, admit.waited});
           },
           [&](const ledger::Refuse& refuse) {
-            note_("refuse", refuse.session, refuse.needed_bytes, failure_kind_name(refuse.failure.kind),
-                  {{"needed_bytes", refuse.needed_bytes},
-                   {"free_bytes", refuse.free_bytes},
-                   {"waited_ns", static_cast<std::uint64_t>(refuse.waited.count())}});
+            note("refuse", refuse.session, refuse.needed_bytes, failure_kind_name(refuse.failure.kind),
+                 {{"needed_bytes", refuse.needed_bytes},
+                  {"free_bytes", refuse.free_bytes},
+                  {"waited_ns", static_cast<std::uint64_t>(refuse.waited.count())}});
             take(refuse.demand)(tl::unexpected<Failure>(refuse.failure));
           },
           [&](const ledger::Queued& queued) {
-            note_("queue", queued.session, queued.needed_bytes, "waits its turn",
-                  {{"needed_bytes", queued.needed_bytes}, {"free_bytes", queued.free_bytes}});
+            note("queue", queued.session, queued.needed_bytes, "waits its turn",
+                 {{"needed_bytes", queued.needed_bytes}, {"free_bytes", queued.free_bytes}});
           },
           [&](const ledger::Released& released) { released_ = released.bytes; },
           [&](const ledger::NotReleased& refused) { released_ = tl::unexpected<Failure>(refused.failure); },

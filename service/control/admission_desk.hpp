@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -43,6 +44,11 @@ class AdmissionDesk {
   // An unhealthy device refuses all demands, those that wait too.
   void set_healthy(bool healthy) { step(ledger::HealthChanged{.healthy = healthy}); }
 
+  // What others leave of the device, as it is known now: only a change is a step. Returns whether it was one.
+  bool set_room(std::uint64_t total_bytes, std::optional<std::uint64_t> foreign_bytes,
+                std::uint64_t assumed_foreign_bytes);
+
+  std::uint64_t work_bytes(SessionId session) const { return ledger_.work_bytes(session); }
   std::uint64_t booked_bytes() const { return ledger_.figures().booked_bytes(); }
   LedgerFigures figures() const { return ledger_.figures(); }
 
@@ -54,11 +60,14 @@ class AdmissionDesk {
   };
 
   void step(const ledger::Event& event);
+  void note(std::string_view kind, SessionId session, std::uint64_t bytes, std::string_view reason,
+            std::vector<std::pair<std::string_view, std::uint64_t>> inputs);
   void run(const ledger::Command& command);
   void arm();
   Answer take(DemandId demand);
 
   DeviceLink& device_;
+  ledger::RoomChanged room_;  // As the ledger knows it.
   Ledger ledger_;
   Note note_;
   boost::asio::steady_timer timer_;

@@ -87,6 +87,7 @@ void Service::add_device(const Device& device) {
              std::vector<std::pair<std::string_view, std::uint64_t>> inputs) {
         state_->decide(kind, fmt::format("client {}", raw(session)), bytes, reason, std::move(inputs));
       }));
+  state_->usage.emplace_back();
   // What the ledger starts from: it orders only changes.
   link.send(
       mail::ChangeBudget{.request = {}, .bytes = state_->admissions.back()->figures().pager_budget_bytes});

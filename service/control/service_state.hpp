@@ -7,10 +7,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 
+#include "dataplane/device/usage/usage_stats.hpp"
 #include "dataplane/io/open_reader.hpp"
 #include "service/config/config.hpp"
 #include "service/control/admission_desk.hpp"
@@ -37,6 +39,7 @@ struct ServiceState {
   TableRegistry tables;
   std::vector<std::unique_ptr<DeviceLink>> devices;        // A client names one by its position.
   std::vector<std::unique_ptr<AdmissionDesk>> admissions;  // One a device, same positions.
+  std::vector<std::optional<GpuUsageStats>> usage;         // Of GPUs, by UsageFeed; same positions.
   std::unique_ptr<HostBuffers> host_buffers;
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.

@@ -2,6 +2,7 @@
 #include "service/control/status_json.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +18,24 @@ using Json = nlohmann::json;
 // A figure that nobody measures is null, never 0.
 Json or_null(const std::optional<std::uint64_t>& figure) { return figure ? Json(*figure) : Json(); }
 
-Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
+// Null for a device of which nobody but this service is asked.
+Json usage_json(const std::optional<GpuUsageStats>& usage) {
+  if (!usage) return nullptr;
+  return {
+      {"state", usage->state},
+      {"age_seconds", usage->used_bytes ? Json(std::chrono::duration<double>(usage->age).count()) : Json()},
+      {"total_bytes", or_null(usage->total_bytes)},
+      {"used_bytes", or_null(usage->used_bytes)},
+      {"reserved_bytes", or_null(usage->reserved_bytes)},
+      {"free_bytes", or_null(usage->free_bytes)},
+      {"shares_host_memory", usage->shares_host_memory}};
+}
+
+Json device_json(const ServiceState& service, std::size_t position) {
+  const DeviceLink& device = *service.devices[position];
+  const AdmissionDesk& desk = *service.admissions[position];
+  const std::optional<GpuUsageStats>& usage = service.usage[position];
+  const LedgerFigures ledger = desk.figures();
   const PagerStats& stats = device.stats();
   return {{"id", device.description().id},
           {"kind", device.description().kind},
@@ -28,8 +46,13 @@ Json device_json(const DeviceLink& device, const AdmissionDesk& desk) {
           {"used_bytes", stats.used_bytes.load()},
           {"private_bytes", stats.private_bytes.load()},
           {"pinned_bytes", stats.pinned_bytes.load()},
-          {"booked_bytes", desk.booked_bytes()},
-          {"foreign_bytes", or_null(desk.figures().foreign_bytes)},
+          {"booked_bytes", ledger.booked_bytes()},
+          {"foreign_bytes", or_null(ledger.foreign_bytes)},
+          {"counted_foreign_bytes", ledger.counted_foreign_bytes},
+          {"ghost_bytes", or_null(usage ? usage->ghost_bytes : std::nullopt)},
+          {"headroom_bytes", ledger.headroom_bytes},
+          {"admissible_bytes", ledger.free_bytes},
+          {"usage", usage_json(usage)},
           {"stuck_bytes", stats.stuck_bytes.load()},
           {"minor_faults", stats.minor_faults.load()},
           {"major_faults", stats.major_faults.load()},
@@ -81,7 +104,7 @@ Json client_json(const ServiceState& service, const Session& session) {
 Json status_json(const ServiceState& service, const std::function<bool(const Checkpoint&)>& shown) {
   Json devices = Json::array(), checkpoints = Json::array(), clients = Json::array();
   for (std::size_t i = 0; i < service.devices.size(); ++i) {
-    devices.push_back(device_json(*service.devices[i], *service.admissions[i]));
+    devices.push_back(device_json(service, i));
   }
   for (const auto& [id, checkpoint] : service.checkpoints.entries()) {
     checkpoints.push_back(checkpoint_json(service, *checkpoint, shown(*checkpoint)));
@@ -107,7 +130,7 @@ Json status_json(const ServiceState& service, const std::function<bool(const Che
 Json doctor_json(const ServiceState& service) {
   Json devices = Json::array();
   for (std::size_t i = 0; i < service.devices.size(); ++i) {
-    devices.push_back(device_json(*service.devices[i], *service.admissions[i]));
+    devices.push_back(device_json(service, i));
   }
   return {{"devices", std::move(devices)},
           {"reader",

@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from command import PROGRAM, penstock
@@ -70,6 +71,20 @@ class DoctorGpus(unittest.TestCase):
         self.assertEqual(check["state"], "degraded")
         self.assertIn("803", check["detail"])
         self.assertNotEqual(check["remedy"], "")
+
+    def test_it_says_whether_anybody_tells_what_others_use(self):
+        report = doctor("cuda", PENSTOCK_FAKE_DEVICES="1")
+        name = report["gpus"][0]["id"] + " usage"
+        check = next(check for check in report["checks"] if check["name"] == name)
+        self.assertEqual(("degraded", "what others use is not known: absent"), (check["state"], check["detail"]))
+        if not (FAKES / "nvml").exists():
+            self.skipTest(f"requires {FAKES / 'nvml'}")
+        with tempfile.NamedTemporaryFile("w") as script:
+            script.write(f"device GPU-{report['gpus'][0]['uuid']} 129 1073741824\nused 536870912\n")
+            script.flush()
+            report = doctor("cuda", "nvml", PENSTOCK_FAKE_NVML=script.name)
+        check = next(check for check in report["checks"] if check["name"] == name)
+        self.assertEqual(("ok", "512.0 MiB used"), (check["state"], check["detail"]))
 
     def test_the_other_states(self):
         self.assertEqual(state(doctor("cuda", PENSTOCK_FAKE_STUB="1"), "cuda"), "without_device")
