@@ -22,6 +22,7 @@ std::vector<GrantedWork> granted_work(const ServiceState& state, const Admission
       by_pid[static_cast<std::uint32_t>(session->peer().pid)] += bytes;
   }
   std::vector<GrantedWork> granted;
+  granted.reserve(by_pid.size());
   for (const auto& [pid, bytes] : by_pid) granted.push_back({.pid = pid, .bytes = bytes});
   return granted;
 }
