@@ -32,6 +32,19 @@ std::string untraceable(const pst_resolved& seen) {
   return {};
 }
 
+struct KnownStatus {
+  std::uint32_t mode = 0, links = 0;
+  std::uint64_t bytes = 0;
+};
+
+// What this machine knows of the file: a server that is gone is not asked.
+std::optional<KnownStatus> known_status(int fd) {
+  struct statx status {};
+  constexpr unsigned wanted = STATX_TYPE | STATX_NLINK | STATX_SIZE;
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, wanted, &status) != 0) return std::nullopt;
+  return KnownStatus{.mode = status.stx_mode, .links = status.stx_nlink, .bytes = status.stx_size};
+}
+
 ReclaimSample sample_of(const pst_episodes& episodes) {
   return {episodes.count, episodes.ns, episodes.pages * page_bytes(), episodes.longest_ns};
 }
@@ -77,12 +90,14 @@ std::unique_ptr<KernelProbes> KernelProbes::open(const ProbeOptions& options) {
   } else {
     for (const ProbePlan& plan : probe_plans()) reports.push_back({.name = plan.name, .why = "turned off"});
   }
-  return std::unique_ptr<KernelProbes>(new KernelProbes(facts, std::move(programs), std::move(reports)));
+  return std::unique_ptr<KernelProbes>(
+      new KernelProbes(facts, options, std::move(programs), std::move(reports)));
 }
 
-KernelProbes::KernelProbes(const KernelFacts& facts, std::unique_ptr<Programs> programs,
-                           std::vector<ProbeReport> reports)
+KernelProbes::KernelProbes(const KernelFacts& facts, const ProbeOptions& options,
+                           std::unique_ptr<Programs> programs, std::vector<ProbeReport> reports)
     : facts_(facts),
+      times_faults_(options.programs.time_faults),
       programs_(std::move(programs)),
       reports_(std::move(reports)),
       extent_table_(PST_EXTENTS_MAX),
@@ -115,10 +130,14 @@ void KernelProbes::warn_of_losses() {
     warnings_.add(fmt::format("no BPF probe is attached: {}; {}", reports_.front().why, loss));
     return;
   }
-  for (const ProbeReport& report : reports_) {
-    if (!report.attached) warnings_.add(fmt::format("probe {} is not attached: {}", report.name, report.why));
+  const auto wanted = [this](Probe probe) { return probe != Probe::major_faults || times_faults_; };
+  for (std::size_t i = 0; i < probes; ++i) {
+    const ProbeReport& report = reports_[i];
+    if (report.attached || !wanted(static_cast<Probe>(i))) continue;
+    warnings_.add(fmt::format("probe {} is not attached: {}", report.name, report.why));
   }
-  if (level_ < ProbeLevel::traced_and_faults) warnings_.add(loss);
+  const ProbeLevel best = times_faults_ ? ProbeLevel::traced_and_faults : ProbeLevel::traced;
+  if (level_ < best) warnings_.add(loss);
 }
 
 std::vector<ProbeReport> KernelProbes::report() {
@@ -155,9 +174,9 @@ std::optional<pst_resolved> KernelProbes::find(int fd, Mapping& mapping, std::st
 }
 
 Result<Tracking> KernelProbes::track(int fd) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) return Error{Errc::io, errno, "fstat of a file to track"};
-  if (!S_ISREG(status.st_mode)) return Error{Errc::invalid, 0, "track what is no regular file"};
+  const std::optional<KnownStatus> status = known_status(fd);
+  if (!status) return Error{Errc::io, errno, "statx of a file to track"};
+  if (!S_ISREG(status->mode)) return Error{Errc::invalid, 0, "track what is no regular file"};
   Mapping mapping;
   std::string why;
   const std::optional<pst_resolved> seen = find(fd, mapping, why);
@@ -166,7 +185,7 @@ Result<Tracking> KernelProbes::track(int fd) {
     const auto known = slot_of_key_.find(seen->key);
     if (known != slot_of_key_.end()) {
       ++files_[known->second]->users;
-      return Tracking{FileId{known->second}, level_, identity(*seen), {}};
+      return Tracking{TrackedFileId{known->second}, level_, identity(*seen), {}};
     }
   }
   if (free_slots_.empty()) return Error{Errc::exhausted, 0, "track one more file"};
@@ -174,14 +193,13 @@ Result<Tracking> KernelProbes::track(int fd) {
   if (!own) return Error{Errc::exhausted, errno, "duplicate the descriptor of a file to track"};
   const std::uint32_t slot = free_slots_.front();
   const ResidencyQuery query = ResidencyQuery::choose(own.get(), facts_);
-  auto file =
-      std::make_unique<TrackedFile>(std::move(own), query, static_cast<std::uint64_t>(status.st_size));
+  auto file = std::make_unique<TrackedFile>(std::move(own), query, status->bytes);
   const bool traced = seen && attach_counters(slot, *file, *seen, std::move(mapping), why);
   if (!traced && query.level() == ProbeLevel::none) why += fmt::format("; {}", query.why());
   free_slots_.erase(free_slots_.begin());
   files_[slot] = std::move(file);
-  if (!traced) return Tracking{FileId{slot}, query.level(), std::nullopt, why};
-  return Tracking{FileId{slot}, level_, identity(*seen), {}};
+  if (!traced) return Tracking{TrackedFileId{slot}, query.level(), std::nullopt, why};
+  return Tracking{TrackedFileId{slot}, level_, identity(*seen), {}};
 }
 
 bool KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen,
@@ -217,7 +235,7 @@ std::optional<std::uint64_t> KernelProbes::kernel_pages(const TrackedFile& file)
   return seen == all->end() ? std::nullopt : std::optional(seen->pages);
 }
 
-void KernelProbes::untrack(FileId id) {
+void KernelProbes::untrack(TrackedFileId id) {
   const auto slot = static_cast<std::uint32_t>(id);
   CHECK(slot < files_.size() && files_[slot]);
   TrackedFile& file = *files_[slot];
@@ -232,23 +250,23 @@ void KernelProbes::untrack(FileId id) {
   free_slots_.push_back(slot);
 }
 
-const TrackedFile& KernelProbes::at(FileId id) const {
+const TrackedFile& KernelProbes::at(TrackedFileId id) const {
   const auto slot = static_cast<std::size_t>(id);
   CHECK(slot < files_.size() && files_[slot]);
   return *files_[slot];
 }
 
-FileSample KernelProbes::sample(FileId file) { return at(file).sample(level_); }
+FileSample KernelProbes::sample(TrackedFileId file) { return at(file).sample(level_); }
 
-std::size_t KernelProbes::sample_extents(FileId file, std::span<ExtentSample> extents) {
+std::size_t KernelProbes::sample_extents(TrackedFileId file, std::span<ExtentSample> extents) {
   const TrackedFile& tracked = at(file);
   const std::size_t count = std::min(extents.size(), tracked.extents());
   for (std::size_t i = 0; i < count; ++i) extents[i] = tracked.extent(i);
   return count;
 }
 
-std::uint64_t KernelProbes::extent_bytes(FileId file) const { return at(file).extent_bytes(); }
-std::size_t KernelProbes::extents(FileId file) const { return at(file).extents(); }
+std::uint64_t KernelProbes::extent_bytes(TrackedFileId file) const { return at(file).extent_bytes(); }
+std::size_t KernelProbes::extents(TrackedFileId file) const { return at(file).extents(); }
 
 std::vector<CgroupSample> KernelProbes::sample_cgroups() {
   std::vector<CgroupSample> samples;
@@ -276,6 +294,7 @@ MachineSample KernelProbes::sample_machine() {
   }
   if (programs_->attached(Probe::major_faults))
     sample.fault_durations = histogram_of(counters.fault_histogram);
+  sample.fault_ns = counters.fault_ns;
   sample.hints_lost = counters.hints_lost;
   sample.cgroups_lost = counters.cgroups_lost;
   sample.tasks_lost = counters.tasks_lost;
@@ -285,8 +304,9 @@ MachineSample KernelProbes::sample_machine() {
 
 void KernelProbes::reconcile() {
   for (const std::unique_ptr<TrackedFile>& file : files_) {
-    struct stat status {};
-    if (file && ::fstat(file->fd(), &status) == 0) file->unlinked = status.st_nlink == 0;
+    if (!file) continue;
+    const std::optional<KnownStatus> status = known_status(file->fd());
+    if (status) file->unlinked = status->links == 0;
   }
   if (slot_of_key_.empty()) return;
   const Result<std::vector<pst_resolved>> all = programs_->resolve(0);

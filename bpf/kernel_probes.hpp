@@ -32,11 +32,11 @@ class KernelProbes final : public ProbeSet {
   std::vector<ProbeReport> report() override;
   ProbeLevel level() const override { return level_; }
   Result<Tracking> track(int fd) override;
-  void untrack(FileId file) override;
-  FileSample sample(FileId file) override;
-  std::size_t sample_extents(FileId file, std::span<ExtentSample> extents) override;
-  std::uint64_t extent_bytes(FileId file) const override;
-  std::size_t extents(FileId file) const override;
+  void untrack(TrackedFileId file) override;
+  FileSample sample(TrackedFileId file) override;
+  std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> extents) override;
+  std::uint64_t extent_bytes(TrackedFileId file) const override;
+  std::size_t extents(TrackedFileId file) const override;
   std::vector<CgroupSample> sample_cgroups() override;
   MachineSample sample_machine() override;
   void reconcile() override;
@@ -47,7 +47,7 @@ class KernelProbes final : public ProbeSet {
   std::vector<std::string> warnings() { return warnings_.take(); }
 
  private:
-  KernelProbes(const KernelFacts& facts, std::unique_ptr<Programs> programs,
+  KernelProbes(const KernelFacts& facts, const ProbeOptions& options, std::unique_ptr<Programs> programs,
                std::vector<ProbeReport> reports);
   ProbeLevel best_level() const;
   void warn_of_losses();
@@ -57,16 +57,17 @@ class KernelProbes final : public ProbeSet {
                        std::string& why);
   void count_from_here(TrackedFile& file);
   std::optional<std::uint64_t> kernel_pages(const TrackedFile& file);
-  const TrackedFile& at(FileId file) const;
+  const TrackedFile& at(TrackedFileId file) const;
 
   const KernelFacts facts_;
+  const bool times_faults_;                   // Wanted; whether it is done, the report says.
   const std::unique_ptr<Programs> programs_;  // Null without BPF.
   std::vector<ProbeReport> reports_;
   Warnings warnings_;
   ProbeLevel level_ = ProbeLevel::none;
   ExtentTable extent_table_;
   std::vector<std::unique_ptr<TrackedFile>>
-      files_;                              // By FileId; null where none is. A slot of the shared array each.
+      files_;  // By TrackedFileId; null where none is. A slot of the shared array each.
   std::vector<std::uint32_t> free_slots_;  // The front is taken next.
   std::map<std::uint64_t, std::uint32_t> slot_of_key_;
   std::uint64_t corrections_ = 0;

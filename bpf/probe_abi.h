@@ -91,6 +91,7 @@ struct pst_machine {
   pst_u64 tasks_lost;   /* Tasks that got no storage: what they did has no duration and no cause. */
   pst_u64 reclaim_histogram[PST_RECLAIMS][PST_HISTOGRAM_BUCKETS];
   pst_u64 fault_histogram[PST_HISTOGRAM_BUCKETS];
+  pst_u64 fault_ns; /* Of all major faults that the histogram counts. */
 };
 
 enum pst_hint_kind {

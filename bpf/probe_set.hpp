@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-enum class FileId : std::uint32_t {};
+enum class TrackedFileId : std::uint32_t {};
 
 // Which file the kernel sees behind a descriptor. Differs from stat(2) on overlayfs and in subvolumes of btrfs.
 struct KernelFile {
@@ -25,7 +25,7 @@ struct KernelFile {
 };
 
 struct Tracking {
-  FileId file{};
+  TrackedFileId file{};
   ProbeLevel level = ProbeLevel::none;
   std::optional<KernelFile> seen;  // Traced files only.
   std::string why;                 // One line, when the level is not the best: what is missing.
@@ -45,14 +45,14 @@ class ProbeSet {
   // touched. The same file, by whatever path, gives the same id again and wants as many untrack(). Asks the file system:
   // may block where that does. Errc::exhausted when there is no room.
   virtual Result<Tracking> track(int fd) = 0;
-  virtual void untrack(FileId file) = 0;
+  virtual void untrack(TrackedFileId file) = 0;
 
   // Traced files: reads shared memory, no system call. Others ask the kernel each time.
-  virtual FileSample sample(FileId file) = 0;
+  virtual FileSample sample(TrackedFileId file) = 0;
   // The file's extents in order. Returns how many were written; an extent has extent_bytes(file), the last one less.
-  virtual std::size_t sample_extents(FileId file, std::span<ExtentSample> extents) = 0;
-  virtual std::uint64_t extent_bytes(FileId file) const = 0;
-  virtual std::size_t extents(FileId file) const = 0;
+  virtual std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> extents) = 0;
+  virtual std::uint64_t extent_bytes(TrackedFileId file) const = 0;
+  virtual std::size_t extents(TrackedFileId file) const = 0;
 
   // Empty when neither reclaim nor kills are probed. Cgroups without an event are not in it.
   virtual std::vector<CgroupSample> sample_cgroups() = 0;

@@ -107,6 +107,7 @@ struct MachineSample {
   std::optional<std::uint64_t> oom_kills;
   std::array<std::optional<LatencyHistogram>, reclaim_kinds> reclaim_durations;
   std::optional<LatencyHistogram> fault_durations;
+  std::uint64_t fault_ns = 0;  // All of fault_durations together.
   std::uint64_t hints_lost = 0;
   std::uint64_t cgroups_lost = 0;  // Episodes booked under id 0, as there was no room for another cgroup.
   std::uint64_t tasks_lost = 0;    // Tasks whose reclaims and faults could not be followed.
@@ -124,7 +125,7 @@ struct Hint {
   Nanoseconds at{};
   std::uint64_t cgroup = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t file = 0;                     // reclaimed: the FileId's number.
+  std::uint32_t file = 0;                     // reclaimed: the TrackedFileId's number.
   RemovalCause cause = RemovalCause::other;   // reclaimed
   ReclaimKind reclaim = ReclaimKind::direct;  // stall
   Nanoseconds duration{};                     // stall

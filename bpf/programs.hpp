@@ -24,7 +24,7 @@ namespace penstock {
 struct ProgramOptions {
   Nanoseconds long_reclaim = std::chrono::milliseconds(50);  // A reclaim of at least this is a hint.
   std::uint32_t hint_ring_bytes = PST_HINT_RING_BYTES;       // A power of two, of whole pages.
-  bool time_faults = true;  // Half a microsecond a major fault of a tracked file.
+  bool time_faults = false;  // Counts and times major faults of tracked files, half a microsecond each.
 };
 
 // The probes, in the order of their reports.

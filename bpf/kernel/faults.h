@@ -46,6 +46,8 @@ int fault_end(void* context) {
   COUNT(file->major_fault_ns, ns);
   struct pst_machine* const counters = machine_counters();
   const __u32 bucket = histogram_bucket(ns);
-  if (counters && bucket < PST_HISTOGRAM_BUCKETS) COUNT(counters->fault_histogram[bucket], 1);
+  if (!counters) return 0;
+  if (bucket < PST_HISTOGRAM_BUCKETS) COUNT(counters->fault_histogram[bucket], 1);
+  COUNT(counters->fault_ns, ns);
   return 0;
 }

@@ -21,8 +21,8 @@ class ScriptedProbes final : public ProbeSet {
   // What is answered; the test changes them as it goes. Files are numbered as they are tracked.
   std::vector<ProbeReport> reports;
   ProbeLevel best = ProbeLevel::traced_and_faults;
-  std::map<FileId, FileSample> files;
-  std::map<FileId, std::vector<ExtentSample>> file_extents;
+  std::map<TrackedFileId, FileSample> files;
+  std::map<TrackedFileId, std::vector<ExtentSample>> file_extents;
   std::uint64_t bytes_of_extents = 16 * 1024 * 1024;
   std::vector<CgroupSample> cgroups;
   MachineSample machine;
@@ -36,23 +36,23 @@ class ScriptedProbes final : public ProbeSet {
   std::vector<ProbeReport> report() override { return reports; }
   ProbeLevel level() const override { return best; }
   Result<Tracking> track(int) override {
-    const FileId file{next_++};
+    const TrackedFileId file{next_++};
     files[file].level = best;
     return Tracking{file, best, std::nullopt, {}};
   }
-  void untrack(FileId file) override {
+  void untrack(TrackedFileId file) override {
     CHECK(files.erase(file) == 1);
     file_extents.erase(file);
   }
-  FileSample sample(FileId file) override { return files.at(file); }
-  std::size_t sample_extents(FileId file, std::span<ExtentSample> into) override {
+  FileSample sample(TrackedFileId file) override { return files.at(file); }
+  std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> into) override {
     const std::vector<ExtentSample>& all = file_extents[file];
     const std::size_t count = std::min(into.size(), all.size());
     std::copy_n(all.begin(), count, into.begin());
     return count;
   }
-  std::uint64_t extent_bytes(FileId) const override { return bytes_of_extents; }
-  std::size_t extents(FileId file) const override {
+  std::uint64_t extent_bytes(TrackedFileId) const override { return bytes_of_extents; }
+  std::size_t extents(TrackedFileId file) const override {
     const auto found = file_extents.find(file);
     return found == file_extents.end() ? 0 : found->second.size();
   }

@@ -68,7 +68,7 @@ void drop_capabilities(std::initializer_list<unsigned> numbers) {
 }
 
 // One line: the level, what tracking `path` came to, and the page cache probe's reason; that the counts agree.
-std::string story(const std::filesystem::path& path, const ProbeOptions& options = {}) {
+std::string story(const std::filesystem::path& path, const ProbeOptions& options = test::with_fault_times) {
   const auto probes = KernelProbes::open(options);
   ProbedFile file(*probes, path);
   const FileSample sample = file.sample();
@@ -126,8 +126,14 @@ TEST_F(ProbeLevels, WithAllRightsPagesAreTraced) {
   expect_nothing_left();
 }
 
+TEST_F(ProbeLevels, FaultsAreTimedOnlyWhereThatIsAskedFor) {
+  const std::string told = test::in_child([&] { return story(path_, {}); });
+  expect_start(told, "traced traced traffic exact kills ");
+  EXPECT_NE(told.find("warnings=0"), std::string::npos) << told;
+}
+
 TEST_F(ProbeLevels, AllProbesAreAttachedHereAndSayHow) {
-  const auto probes = KernelProbes::open();
+  const auto probes = KernelProbes::open(test::with_fault_times);
   for (const ProbeReport& report : probes->report()) {
     EXPECT_TRUE(report.attached) << report.name << ": " << report.why;
     EXPECT_FALSE(report.how.empty()) << report.name;

@@ -16,6 +16,7 @@
 namespace penstock::test {
 
 inline constexpr std::uint64_t probed_page_bytes = 4096;
+inline const ProbeOptions with_fault_times{.use_bpf = true, .programs = {.time_faults = true}};
 
 // A folder on the file system that `name` says: ext4, xfs, btrfs (with a subvolume), tmpfs, overlay.
 class Disk {
@@ -83,7 +84,7 @@ class ProbedFile {
   ProbedFile& operator=(const ProbedFile&) = delete;
 
   const Tracking& tracking() const { return tracking_; }
-  FileId id() const { return tracking_.file; }
+  TrackedFileId id() const { return tracking_.file; }
   int fd() const { return fd_.get(); }
   FileSample sample() { return probes_.sample(tracking_.file); }
   std::uint64_t mincore_pages() const;

@@ -143,7 +143,7 @@ TEST_F(ReclaimProbes, AKillIsCountedAndNamesItsVictim) {
 }
 
 TEST(FaultProbe, MajorFaultsOfATrackedFileAreThoseOfTheKernelsOwnAccount) {
-  const auto probes = KernelProbes::open();
+  const auto probes = KernelProbes::open(test::with_fault_times);
   if (probes->level() < ProbeLevel::traced_and_faults) {
     GTEST_SKIP() << "requires the probe of major faults: " << probes->report().back().why;
   }
@@ -174,10 +174,11 @@ TEST(FaultProbe, MajorFaultsOfATrackedFileAreThoseOfTheKernelsOwnAccount) {
   const MachineSample machine = probes->sample_machine();
   for (const std::uint64_t count : *machine.fault_durations) in_buckets += count;
   EXPECT_EQ(in_buckets, faults->major_faults);
+  EXPECT_EQ(machine.fault_ns, faults->stall_ns);
 }
 
 TEST(FaultProbe, AMinorFaultOfATrackedFileLeavesNothingToTheNextMajorOneOfAnother) {
-  const auto probes = KernelProbes::open();
+  const auto probes = KernelProbes::open(test::with_fault_times);
   if (probes->level() < ProbeLevel::traced_and_faults) {
     GTEST_SKIP() << "requires the probe of major faults: " << probes->report().back().why;
   }
