@@ -158,7 +158,9 @@ void CgroupFiles::add_level(UniqueFd directory, std::string path) {
 
 CgroupMemory CgroupFiles::read(Warnings& warnings) {
   CgroupMemory memory;
-  for (Level& level : levels_) {
+  tightest_.reset();
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    Level& level = levels_[i];
     const std::optional<std::uint64_t> max = read_limit(level, level.max, warnings);
     const std::optional<std::uint64_t> high =
         version_ == CgroupVersion::v2 ? read_limit(level, level.high, warnings) : std::nullopt;
@@ -167,7 +169,11 @@ CgroupMemory CgroupFiles::read(Warnings& warnings) {
     const std::optional<std::uint64_t> limit = tightest(max, high);
     if (!limit) continue;
     const std::optional<std::uint64_t> used = read_used(level, warnings);
-    if (used) memory.headroom = tightest(memory.headroom, *limit - std::min(*used, *limit));
+    if (!used) continue;
+    const std::uint64_t room = *limit - std::min(*used, *limit);
+    // Of equals the inner one: what presses there presses on this process.
+    if (!memory.headroom || room <= *memory.headroom) tightest_ = i;
+    memory.headroom = tightest(memory.headroom, room);
   }
   return memory;
 }

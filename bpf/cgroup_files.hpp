@@ -55,6 +55,8 @@ class CgroupFiles {
   }  // The process's cgroup, as the kernel names it; "" if none.
   // The process's own cgroup, the deepest that is visible; -1 when none is. Belongs to this object.
   int directory() const { return levels_.empty() ? -1 : levels_.back().directory.get(); }
+  // Of that whose limit left the least room at the last read(); -1 when no limit was found. Belongs to this object.
+  int tightest_directory() const { return tightest_ ? levels_[*tightest_].directory.get() : -1; }
   // The kernel's number of it: CgroupSample::id. 0 when there is none.
   std::uint64_t id() const;
   // The text of /proc/self/cgroup that this was made from: another one means that the process was moved.
@@ -81,6 +83,7 @@ class CgroupFiles {
   std::string path_;
   std::string membership_;
   std::vector<Level> levels_;  // From the mount down.
+  std::optional<std::size_t> tightest_;
 };
 
 }  // namespace penstock

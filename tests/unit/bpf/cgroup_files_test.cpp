@@ -148,5 +148,25 @@ TEST(CgroupFiles, ThisMachineIsRead) {
     EXPECT_NE(warning.find("not visible"), std::string::npos) << warning;
 }
 
+TEST(CgroupFiles, TheTightestDirectoryIsThatWithTheLeastRoom) {
+  const LiteralTree tree({{"proc/self/cgroup", "0::/a/b\n"},
+                          {"proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n"},
+                          {"sys/fs/cgroup/a/memory.max", "1048576\n"},
+                          {"sys/fs/cgroup/a/memory.current", "1000000\n"},
+                          {"sys/fs/cgroup/a/memory.stat", ""},
+                          {"sys/fs/cgroup/a/memory.pressure", "of a"},
+                          {"sys/fs/cgroup/a/b/memory.max", "524288\n"},
+                          {"sys/fs/cgroup/a/b/memory.current", "4096\n"},
+                          {"sys/fs/cgroup/a/b/memory.stat", ""}});
+  Warnings warnings;
+  CgroupFiles files = CgroupFiles::open(tree.root().get(), warnings);
+  EXPECT_EQ(files.tightest_directory(), -1);
+  files.read(warnings);
+  EXPECT_EQ(read_text(files.tightest_directory(), "memory.pressure").value_or(""), "of a");
+  tree.write("sys/fs/cgroup/a/memory.current", "0\n");
+  files.read(warnings);
+  EXPECT_EQ(files.tightest_directory(), files.directory());
+}
+
 }  // namespace
 }  // namespace penstock
