@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/cgroup_reader.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr const char* machine_file = "proc/pressure/memory";
+constexpr const char* cgroup_file = "memory.pressure";
+
+}  // namespace
+
+CgroupReader::CgroupReader(const std::string& root)
+    : root_(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      memory_(CgroupFiles::open(root_.get(), unheard_)),
+      unified_(CgroupFiles::open(root_.get(), unheard_, CgroupHierarchy::unified)),
+      use_(memory_.version()) {
+  memory_.read(unheard_);
+  tightest_ = memory_.tightest_directory();
+  add(PressureScope::machine, root_.get(), machine_file);
+  if (unified_.directory() >= 0) add(PressureScope::service, unified_.directory(), cgroup_file);
+  // Of v1 there are no pressure files; the service's own limit has its pressure already.
+  const bool above = tightest_ >= 0 && tightest_ != memory_.directory();
+  if (above && memory_.version() == CgroupVersion::v2) add(PressureScope::limit, tightest_, cgroup_file);
+}
+
+void CgroupReader::add(PressureScope scope, int directory, const char* path) {
+  // The root of v2 has no such file: nothing that an operator should hear of.
+  if (::faccessat(directory, path, F_OK, 0) != 0 && scope != PressureScope::machine) return;
+  const auto name = pressure_scope_names[static_cast<std::size_t>(scope)];
+  places_.push_back({scope, directory, path,
+                     PressureSource::of_file(directory, path, fmt::format("memory pressure ({})", name))});
+}
+
+bool CgroupReader::is_outdated() {
+  const Result<std::string> membership = read_text(root_.get(), "proc/self/cgroup");
+  return (membership && *membership != memory_.membership()) || memory_.tightest_directory() != tightest_;
+}
+
+void CgroupReader::read(KernelStats& stats) {
+  for (Place& place : places_) {
+    stats.pressure[static_cast<std::size_t>(place.scope)].pressure = place.source.read(warnings_);
+  }
+  if (memory_.directory() < 0) return;
+  stats.cgroup = CgroupFigures{.limits = memory_.read(unheard_),
+                               .use = use_.read_use(memory_.directory()),
+                               .events = use_.read_events(memory_.directory())};
+}
+
+std::vector<std::pair<PressureScope, PressureEdge>> CgroupReader::edges() const {
+  std::vector<std::pair<PressureScope, PressureEdge>> edges;
+  for (const Place& place : places_) {
+    Result<PressureEdge> edge = PressureEdge::open(place.directory, place.path, {});
+    if (edge) edges.emplace_back(place.scope, *std::move(edge));
+  }
+  return edges;
+}
+
+std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& process) {
+  Result<CgroupFiles> files = CgroupFiles::open(root_.get(), process, unheard_);
+  if (!files || files->path() == memory_.path() || files->directory() < 0) return std::nullopt;
+  CgroupUseFiles use(files->version());
+  ClientCgroupFigures figures;
+  figures.cgroup_id = files->id();
+  figures.cgroup = {.limits = files->read(unheard_),
+                    .use = use.read_use(files->directory()),
+                    .events = use.read_events(files->directory())};
+  const Result<CgroupFiles> unified =
+      CgroupFiles::open(root_.get(), process, unheard_, CgroupHierarchy::unified);
+  if (unified && unified->directory() >= 0) {
+    const Result<std::string> text = read_text(unified->directory(), cgroup_file);
+    const Result<Pressure> pressure = text ? parse_pressure(*text) : text.error();
+    if (pressure) figures.pressure = *pressure;
+  }
+  return figures;
+}
+
+}  // namespace penstock

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// CgroupReader: the service's own cgroup, the ancestor whose limit is the tightest, and the pressure of both and of the
+// machine. Reads files of the kernel, microseconds each; one thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bpf/cgroup_files.hpp"
+#include "bpf/pressure_edge.hpp"
+#include "dataplane/base/unique_fd.hpp"
+#include "service/control/kernel_stats.hpp"
+
+namespace penstock {
+
+class CgroupReader {
+ public:
+  // `root` is "/" or a literal tree. Nothing fails: what can't be read is absent.
+  explicit CgroupReader(const std::string& root);
+  CgroupReader(const CgroupReader&) = delete;
+  CgroupReader& operator=(const CgroupReader&) = delete;
+
+  // The process was put into another cgroup, or another limit is the tightest now: open another reader.
+  bool is_outdated();
+  // Fills in `cgroup` and the pressures.
+  void read(KernelStats& stats);
+  // Those that can be watched. They use this reader's descriptors: it must outlive them.
+  std::vector<std::pair<PressureScope, PressureEdge>> edges() const;
+  std::uint64_t cgroup_id() const { return memory_.id(); }
+  // A client's; nothing when it has ended or shares the service's.
+  std::optional<ClientCgroupFigures> read_client(const ProcessRef& process);
+
+  std::vector<std::string> warnings() { return warnings_.take(); }
+
+ private:
+  struct Place {
+    PressureScope scope;
+    int directory;
+    const char* path;
+    PressureSource source;
+  };
+  void add(PressureScope scope, int directory, const char* path);
+
+  const UniqueFd root_;
+  Warnings warnings_, unheard_;  // Whoever reads the headroom warns of limits.
+  CgroupFiles memory_, unified_;
+  CgroupUseFiles use_;
+  int tightest_ = -1;
+  std::vector<Place> places_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/kernel_sampler.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+std::string why(const Error& error) {
+  std::string text = error.operation;
+  if (error.code == Errc::exhausted) text += ": no room for more files";
+  if (error.native != 0) text += fmt::format(": {}", std::strerror(error.native));
+  return text;
+}
+
+void add(ReclaimSample& sum, const ReclaimSample& one) {
+  sum.episodes += one.episodes;
+  sum.ns += one.ns;
+  sum.bytes += one.bytes;
+  sum.longest_ns = std::max(sum.longest_ns, one.longest_ns);
+}
+
+}  // namespace
+
+KernelSampler::KernelSampler(std::unique_ptr<ProbeSet> probes, Options options)
+    : probes_(std::move(probes)), options_(std::move(options)) {
+  open_cgroups();
+}
+
+KernelSampler::~KernelSampler() {
+  // It consumes the hints of the probes, and its edges are in the directories of the cgroups.
+  watch_.reset();
+  for (const auto& [checkpoint, followed] : followed_) {
+    if (followed.file) probes_->untrack(*followed.file);
+  }
+}
+
+void KernelSampler::open_cgroups() {
+  watch_.reset();
+  cgroups_ = std::make_unique<CgroupReader>(options_.root);
+  watched_.clear();
+  by_trigger_ = {};
+  std::vector<PressureEdge> edges;
+  for (auto& [scope, edge] : cgroups_->edges()) {
+    watched_.push_back(scope);
+    by_trigger_[static_cast<std::size_t>(scope)] = edge.armed();
+    edges.push_back(std::move(edge));
+  }
+  PressureWatch::Told told{
+      .hint = [this](const Hint& hint) { ++hints_[static_cast<std::size_t>(hint.kind)]; },
+      .pressure =
+          [this](std::size_t edge) {
+            ++events_[static_cast<std::size_t>(watched_[edge])];
+            if (options_.hurry) options_.hurry();
+          }};
+  Result<std::unique_ptr<PressureWatch>> watch =
+      PressureWatch::start(*probes_, std::move(edges), std::move(told));
+  if (watch) {
+    watch_ = *std::move(watch);
+  } else {
+    warnings_.push_back(fmt::format("pressure is not watched for: {}", why(watch.error())));
+    watched_.clear();
+  }
+}
+
+void KernelSampler::follow(const std::string& checkpoint, int fd) {
+  forget(checkpoint);
+  const Result<Tracking> tracking = probes_->track(fd);
+  followed_[checkpoint] = tracking ? Followed{.file = tracking->file, .why = tracking->why}
+                                   : Followed{.file = std::nullopt, .why = why(tracking.error())};
+}
+
+void KernelSampler::forget(const std::string& checkpoint) {
+  const auto found = followed_.find(checkpoint);
+  if (found == followed_.end()) return;
+  if (found->second.file) probes_->untrack(*found->second.file);
+  followed_.erase(found);
+}
+
+KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients) {
+  if (now >= next_outdated_) {
+    next_outdated_ = now + outdated_period;
+    if (cgroups_->is_outdated()) open_cgroups();
+    read_clients(clients);
+  }
+  if (now >= next_reconcile_) {
+    next_reconcile_ = now + reconcile_period;
+    probes_->reconcile();
+  }
+  KernelStats stats;
+  stats.at = now;
+  stats.level = probes_->level();
+  stats.remedy = options_.remedy;
+  stats.probes = probes_->report();
+  for (const auto& [checkpoint, followed] : followed_) {
+    PageCacheFigures& figures = stats.checkpoints.emplace_back();
+    figures.checkpoint = checkpoint;
+    figures.why = followed.why;
+    if (followed.file) figures.sample = probes_->sample(*followed.file);
+  }
+  stats.machine = probes_->sample_machine();
+  cgroups_->read(stats);
+  for (const ClientCgroupFigures& client : clients_) {
+    if (clients.contains(client.client)) stats.clients.push_back(client);
+  }
+  add_reclaim(stats);
+  for (const PressureScope scope : watched_) {
+    const auto index = static_cast<std::size_t>(scope);
+    stats.pressure[index].events = events_[index].load();
+    stats.pressure[index].by_trigger = by_trigger_[index];
+  }
+  for (std::size_t i = 0; i < hints_.size(); ++i) stats.hints[i] = hints_[i].load();
+  return stats;
+}
+
+void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clients) {
+  clients_.clear();
+  for (const auto& [number, process] : clients) {
+    std::optional<ClientCgroupFigures> figures = cgroups_->read_client(process);
+    if (!figures) continue;
+    figures->client = number;
+    clients_.push_back(std::move(*figures));
+  }
+}
+
+void KernelSampler::add_reclaim(KernelStats& stats) {
+  const std::uint64_t own = cgroups_->cgroup_id();
+  for (const CgroupSample& sample : probes_->sample_cgroups()) {
+    const bool is_own = sample.id != 0 && sample.id == own;
+    const CgroupOwner owner = is_own ? CgroupOwner::service : CgroupOwner::others;
+    ReclaimFigures& sum = stats.reclaim[static_cast<std::size_t>(owner)];
+    for (std::size_t kind = 0; kind < reclaim_kinds; ++kind) add(sum.reclaim[kind], sample.reclaim[kind]);
+    sum.oom_kills += sample.oom_kills;
+    for (ClientCgroupFigures& client : stats.clients) {
+      if (client.cgroup_id == sample.id) client.reclaim = {sample.reclaim, sample.oom_kills};
+    }
+  }
+}
+
+std::vector<std::string> KernelSampler::warnings() {
+  std::vector<std::string> all = std::exchange(warnings_, {});
+  for (std::string& warning : cgroups_->warnings()) all.push_back(std::move(warning));
+  return all;
+}
+
+}  // namespace penstock
