@@ -48,8 +48,32 @@ enum class Family : std::uint8_t {
   short_reads,
   staging_slots,
   staging_bytes,
+  probe_level,
+  probe_attached,
+  probe_missed_runs,
+  probe_records_lost,
+  probe_corrections,
+  probe_hints,
+  page_cache_level,
+  page_cache_added,
+  page_cache_removed,
+  page_cache_refaulted,
+  page_cache_faults,
+  page_cache_fault_seconds,
+  major_fault_latency,
+  reclaim_duration,
+  reclaim_seconds,
+  reclaimed_bytes,
+  kswapd_wakes,
+  oom_kills,
+  cgroup_pressure,
+  cgroup_pressure_events,
+  cgroup_headroom,
+  cgroup_limit,
+  cgroup_limit_hits,
+  cgroup_used,
 };
-inline constexpr std::size_t families = static_cast<std::size_t>(Family::staging_bytes) + 1;
+inline constexpr std::size_t families = static_cast<std::size_t>(Family::cgroup_used) + 1;
 
 struct FamilyEntry {
   Family family;

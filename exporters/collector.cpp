@@ -7,6 +7,7 @@
 
 #include "exporters/device_families.hpp"
 #include "exporters/family_set.hpp"
+#include "exporters/kernel_families.hpp"
 #include "exporters/text_format.hpp"
 
 namespace penstock {
@@ -16,11 +17,6 @@ constexpr std::array<std::string_view, session_outcomes> outcome_names = {"close
                                                                           "violated", "killed", "refused"};
 constexpr std::array<std::string_view, 3> place_names = {"device", "locked_host", "page_cache"};
 constexpr std::size_t checkpoint_id_digits = 12;
-
-bool is_checkpoint_id(std::string_view id) {
-  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return id.size() == checkpoint_id_digits && std::ranges::all_of(id, is_digit);
-}
 
 void add_checkpoints(FamilySet& set, const std::vector<CheckpointFigures>& checkpoints) {
   std::set<std::string_view> labels;
@@ -48,6 +44,11 @@ void add_service(FamilySet& set, const ServiceStats& service) {
 
 }  // namespace
 
+bool is_checkpoint_id(std::string_view id) {
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return id.size() == checkpoint_id_digits && std::ranges::all_of(id, is_digit);
+}
+
 std::vector<prometheus::MetricFamily> Collector::Collect() const {
   FamilySet set;
   set.add(Family::build_info, {{"version", sources_.version}}, 1);
@@ -62,6 +63,11 @@ std::vector<prometheus::MetricFamily> Collector::Collect() const {
     if (backend) set.add(Family::reader_info, {{"backend", *backend}}, 1);
   }
   add_devices(set, sources_.devices);
+  if (sources_.kernel) {
+    const std::shared_ptr<const KernelStats> stats = sources_.kernel();
+    set.add(Family::collector_success, {{"collector", "kernel"}}, stats ? 1 : 0);
+    if (stats) add_kernel(set, *stats);
+  }
   return set.take();
 }
 

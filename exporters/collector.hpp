@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 
 #include "dataplane/device/usage/usage_stats.hpp"
 #include "dataplane/pager/stats.hpp"
+#include "service/control/kernel_stats.hpp"
 #include "service/policy/stats.hpp"
 
 namespace penstock {
@@ -32,6 +34,7 @@ struct MetricSources {
   std::function<std::optional<ServiceStats>()> service{};
   std::function<std::optional<std::string>()> reader_backend{};  // "uring", "uring-unregistered", "pread"
   std::vector<DeviceSource> devices{};
+  std::function<std::shared_ptr<const KernelStats>()> kernel{};
 };
 
 // Used by one thread, the one that its sources' functions belong to.
@@ -50,5 +53,7 @@ class Collector : public prometheus::Collectable {
 
 // More checkpoints than this share one label.
 inline constexpr std::size_t checkpoint_labels_max = 256;
+// 12 hex digits.
+bool is_checkpoint_id(std::string_view id);
 
 }  // namespace penstock

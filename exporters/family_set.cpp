@@ -24,6 +24,11 @@ void FamilySet::add(Family family, Labels labels, std::uint64_t value) {
   (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = static_cast<double>(value);
 }
 
+void FamilySet::add_seconds(Family family, Labels labels, std::uint64_t ns) {
+  CHECK(entry_of(family).type == MetricType::Counter);
+  next(family, labels).counter.value = static_cast<double>(ns) / 1e9;
+}
+
 void FamilySet::add_histogram(Family family, Labels labels, std::span<const std::uint64_t> counts,
                               std::span<const double> bounds, std::uint64_t sum_ns) {
   CHECK(entry_of(family).type == MetricType::Histogram && counts.size() == bounds.size() + 1);

@@ -26,6 +26,8 @@ class FamilySet {
 
   // Counter or gauge, as the catalog says.
   void add(Family family, Labels labels, std::uint64_t value);
+  // The same for a family of seconds.
+  void add_seconds(Family family, Labels labels, std::uint64_t ns);
   // `counts[i]` samples lie below `bounds[i]` seconds and in no bucket before it; the last one has no bound.
   // REQUIRES: counts.size() == bounds.size() + 1.
   void add_histogram(Family family, Labels labels, std::span<const std::uint64_t> counts,
