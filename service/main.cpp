@@ -28,6 +28,7 @@
 #include "service/host_setup.hpp"
 #include "service/hung_files.hpp"
 #include "service/ipc/service_socket.hpp"
+#include "service/kernel_setup.hpp"
 #include "service/log.hpp"
 #include "service/metrics_setup.hpp"
 #include "service/options.hpp"
@@ -77,6 +78,7 @@ class Daemon {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer stop_timer_, warnings_timer_;
   std::unique_ptr<CgroupHeadroom> headroom_;
+  std::unique_ptr<KernelWatch> kernel_;
   std::unique_ptr<Metrics> metrics_;
   std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
@@ -98,7 +100,12 @@ Outcome<void> Daemon::start() {
   headroom_ = std::move(*headroom);
   log_warnings();
 
+  auto kernel = start_kernel_watch(config_);
+  if (!kernel) return tl::unexpected(kernel.error());
+  kernel_ = std::move(*kernel);
+
   service_ = std::make_unique<Service>(context_, config_);
+  service_->set_kernel_watch(*kernel_);
   // Before the clients' socket, so that a taken port is told at once and nobody has connected yet.
   auto metrics = Metrics::open(context_, config_.metrics, *service_);
   if (!metrics) return tl::unexpected(metrics.error());
@@ -166,6 +173,10 @@ int Daemon::run() {
   usage_.reset();
   service_.reset();
   devices_.clear();
+  if (const std::string stuck_on = kernel_->stop(std::chrono::seconds(1)); !stuck_on.empty()) {
+    spdlog::error("stopped, but this did not answer: {}", stuck_on);
+    exit_past_hung_files(exit_failed);
+  }
   if (exit_code_ == exit_clean) spdlog::info("stopped");
   return exit_code_;
 }
@@ -186,6 +197,9 @@ void Daemon::wait_for_signal() {
 // What the cgroup's files have come to lack, said once each.
 void Daemon::log_warnings() {
   for (const std::string& warning : headroom_->warnings()) spdlog::warn("{}", warning);
+  if (kernel_) {
+    for (const std::string& warning : kernel_->warnings()) spdlog::warn("{}", warning);
+  }
   warnings_timer_.expires_after(warnings_period);
   warnings_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) log_warnings();

@@ -33,6 +33,7 @@ Outcome<std::unique_ptr<Metrics>> Metrics::open(boost::asio::io_context& context
     if (service.state().reader.backend.empty()) return std::nullopt;
     return service.state().reader.backend;
   };
+  sources.kernel = [&service] { return service.state().kernel_stats(); };
   auto parts = std::make_unique<Parts>(std::move(sources));
   if (config.listen) {
     Parts& own = *parts;

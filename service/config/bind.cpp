@@ -84,11 +84,10 @@ void ConfigBinder::check_device(std::string_view kind, const DeviceConfig& devic
   }
 }
 
-// What asks for more than there is must not be passed over in silence.
-void ConfigBinder::check_built() {
-  if (config_.ebpf == ProbeMode::required) {
-    refuse_at("probes.ebpf", "\"required\": the probes are not built yet; wants \"auto\" or \"off\"");
-  }
+// What can't be done must not be passed over in silence.
+void ConfigBinder::check_probes() {
+  if (config_.time_faults && config_.ebpf == ProbeMode::off)
+    refuse_at("probes.time_faults", "true needs the probes, and probes.ebpf is \"off\"");
 }
 
 tl::expected<Config, ConfigProblems> ConfigBinder::finish() {
@@ -96,7 +95,7 @@ tl::expected<Config, ConfigProblems> ConfigBinder::finish() {
     check_device("host", config_.host, host_page_bytes);
     check_device("cuda", config_.cuda, 1);
     check_device("hip", config_.hip, 1);
-    check_built();
+    check_probes();
   }
   if (!problems_.empty()) return tl::unexpected<ConfigProblems>(std::move(problems_));
   return std::move(config_);

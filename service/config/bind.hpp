@@ -30,7 +30,7 @@ class ConfigBinder {
 
   void bind(const std::string& file, const ConfigEntry& entry);
   void explain_unknown(const std::string& file, const ConfigEntry& entry);
-  void check_built();
+  void check_probes();
   void check_device(std::string_view kind, const DeviceConfig& device, std::uint64_t default_page_bytes);
   void refuse_at(const std::string& key, std::string message);
 

@@ -70,6 +70,7 @@ struct Config {
   MetricsConfig metrics;
   ReaderConfig reader;
   ProbeMode ebpf = ProbeMode::automatic;
+  bool time_faults = false;  // Costs half a microsecond a major fault of a checkpoint's page.
   std::optional<std::uint64_t> locked_host_bytes;  // nullopt = "auto".
   std::uint64_t per_user_bytes = 0;                // Quota; 0 = none.
   DeviceConfig host, cuda, hip;

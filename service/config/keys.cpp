@@ -78,6 +78,8 @@ void add_rest(std::vector<ConfigKey>& keys) {
   keys.push_back(make_key(
       "probes.ebpf", ChoiceKind<ProbeMode>{probe_names}, [](auto& c) -> auto& { return c.ebpf; }));
   keys.push_back(make_key(
+      "probes.time_faults", BoolKind{}, [](auto& c) -> auto& { return c.time_faults; }));
+  keys.push_back(make_key(
       "host.locked_bytes", AutoSizeKind{any_size_or_none},
       [](auto& c) -> auto& { return c.locked_host_bytes; }));
   keys.push_back(make_key(

@@ -77,6 +77,7 @@ void CheckpointRegistry::parsed(const std::string& id,
     pending.checkpoint->index = std::move(*index);
     touch(*pending.checkpoint);
     entries_[id] = pending.checkpoint;
+    if (hooks_.opened) hooks_.opened(*pending.checkpoint);
   }
   for (const Answer& answer : pending.waiting) {
     if (index)
@@ -89,7 +90,9 @@ void CheckpointRegistry::parsed(const std::string& id,
 
 void CheckpointRegistry::forget(const std::string& id) {
   const auto found = entries_.find(id);
-  if (found != entries_.end() && found->second->sessions == 0) entries_.erase(found);
+  if (found == entries_.end() || found->second->sessions != 0) return;
+  if (hooks_.forgotten) hooks_.forgotten(*found->second);
+  entries_.erase(found);
 }
 
 std::shared_ptr<Checkpoint> CheckpointRegistry::find(const std::string& id) const {

@@ -36,6 +36,12 @@ class CheckpointRegistry {
 
   explicit CheckpointRegistry(Opener& opener) : opener_(opener) {}
 
+  // Called on the service thread when an entry has come, and before it goes.
+  struct Hooks {
+    std::function<void(const Checkpoint&)> opened, forgotten;
+  };
+  void set_hooks(Hooks hooks) { hooks_ = std::move(hooks); }
+
   // Answers once, later, on the service thread. `direct` may be empty.
   void open(UniqueFd cached, UniqueFd direct, std::string name, Answer answer);
   // Forgets an entry that nobody has open. Called when its last table is gone.
@@ -55,6 +61,7 @@ class CheckpointRegistry {
   void parsed(const std::string& id, Outcome<std::shared_ptr<const CheckpointIndex>> index);
 
   Opener& opener_;
+  Hooks hooks_;
   std::map<std::string, std::shared_ptr<Checkpoint>> entries_;
   struct Pending {
     std::shared_ptr<Checkpoint> checkpoint;

@@ -100,6 +100,13 @@ void Service::set_host_memory(HeadroomSource& headroom, std::uint64_t locked_bud
                                                       .per_user_bytes = state_->config.per_user_bytes});
 }
 
+void Service::set_kernel_watch(KernelWatch& watch) {
+  state_->kernel = &watch;
+  state_->checkpoints.set_hooks(
+      {.opened = [&watch](const Checkpoint& one) { watch.follow(one.id, one.path, one.file); },
+       .forgotten = [&watch](const Checkpoint& one) { watch.forget(one.id); }});
+}
+
 void Service::serve(const ServiceSocket& socket) {
   listener_ = std::make_unique<Listener>(context_, socket, [this](UniqueFd client, PeerIdentity peer) {
     accept(std::move(client), std::move(peer));
@@ -114,6 +121,8 @@ void Service::accept(UniqueFd socket, PeerIdentity peer) {
   drop_mute(peer.uid);
   const SessionId id{++last_session_};
   auto channel = std::make_shared<ControlChannel>(context_, std::move(socket));
+  if (state_->kernel != nullptr && peer.pidfd)
+    state_->kernel->follow_client(raw(id), {.pid = peer.pid, .pidfd = peer.pidfd.get()});
   auto session = std::make_shared<Session>(*state_, id, std::move(channel), std::move(peer));
   state_->sessions.emplace(id, session);
   session->start();

@@ -37,6 +37,8 @@ class Service {
   };
   void add_device(const Device& device);
   void set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes);
+  // Before the clients. The watch outlives the service.
+  void set_kernel_watch(KernelWatch& watch);
   // After the devices. The socket stays the caller's.
   void serve(const ServiceSocket& socket);
 

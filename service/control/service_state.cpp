@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "dataplane/io/cached_bytes.hpp"
 #include "service/control/session.hpp"
 
 namespace penstock {
@@ -36,12 +35,15 @@ ServiceStats ServiceState::stats() const {
   figures.sessions = sessions_ended;
   figures.locked_host_bytes = host_buffers ? host_buffers->bytes() : 0;
   figures.locked_host_budget_bytes = host_buffers ? host_buffers->budget_bytes() : 0;
+  const std::shared_ptr<const KernelStats> seen = kernel_stats();
   for (const auto& [id, checkpoint] : checkpoints.entries()) {
     std::uint64_t resident = 0;
     for (const auto& table : tables.of(*checkpoint))
       resident += std::min(table->resident_bytes(), table->bytes);
     figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::device, .bytes = resident});
-    const auto cached = cached_bytes(checkpoint->file->cached_fd(), {0, checkpoint->identity().bytes});
+    const PageCacheFigures* const page_cache = seen ? seen->find(id) : nullptr;
+    const std::optional<std::uint64_t> cached =
+        page_cache != nullptr ? page_cache->resident_bytes() : std::nullopt;
     if (cached)
       figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::page_cache, .bytes = *cached});
   }

@@ -20,6 +20,7 @@
 #include "service/control/decision_log.hpp"
 #include "service/control/device_link.hpp"
 #include "service/control/host_buffers.hpp"
+#include "service/control/kernel_watch.hpp"
 #include "service/control/opener.hpp"
 #include "service/control/table_registry.hpp"
 #include "service/policy/stats.hpp"
@@ -44,6 +45,7 @@ struct ServiceState {
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.
   std::map<SessionId, std::shared_ptr<Session>> sessions;
+  KernelWatch* kernel = nullptr;  // Outlives the service. Null: nothing of the kernel's side is known.
   ReaderReport reader;
   std::string metrics_address;  // Where /metrics really is; empty when off.
   bool closing = false;
@@ -51,6 +53,10 @@ struct ServiceState {
   void decide(std::string_view kind, std::string subject, std::uint64_t bytes, std::string_view reason,
               std::vector<std::pair<std::string_view, std::uint64_t>> inputs);
   void session_ended(FailureKind reason);
+  // The last of the kernel's side; null while there is none.
+  std::shared_ptr<const KernelStats> kernel_stats() const {
+    return kernel != nullptr ? kernel->stats() : nullptr;
+  }
   // A snapshot for the exporters.
   ServiceStats stats() const;
   // Evicts nothing; closes tables and entries of checkpoints that nobody will ask for again.

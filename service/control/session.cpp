@@ -200,6 +200,7 @@ void Session::end(FailureKind reason, std::string_view text) {
       service_.host_buffers->close(id_);
   }
   service_.sessions.erase(id_);
+  if (service_.kernel != nullptr) service_.kernel->forget_client(raw(id_));
   service_.session_ended(reason);
   spdlog::info("client {} gone: {} ({}: {})", raw(id_), name_, failure_kind_name(reason), text);
   service_.drop_idle();

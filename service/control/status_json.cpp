@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "dataplane/io/cached_bytes.hpp"
+#include "service/control/kernel_json.hpp"
 #include "service/control/session.hpp"
 
 namespace penstock {
@@ -70,7 +70,8 @@ Json device_json(const ServiceState& service, std::size_t position) {
           {"state", device.stopped() ? "stopped" : device_condition_name(stats.condition)}};
 }
 
-Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, bool shown) {
+Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, const Checkpoint& checkpoint,
+                     bool shown) {
   std::uint64_t resident = 0;
   for (const auto& table : service.tables.of(checkpoint))
     resident += std::min(table->resident_bytes(), table->bytes);
@@ -81,12 +82,12 @@ Json checkpoint_json(const ServiceState& service, const Checkpoint& checkpoint, 
             {"locked_host_bytes", 0},  // There is no tier of locked copies yet, so none lies there.
             {"clients", checkpoint.sessions}};
   if (shown) json["path"] = checkpoint.path;
-  const auto cached = cached_bytes(checkpoint.file->cached_fd(), {0, checkpoint.identity().bytes});
-  if (cached) json["page_cache_bytes"] = *cached;
+  const PageCacheFigures* const page_cache = kernel != nullptr ? kernel->find(checkpoint.id) : nullptr;
+  if (page_cache != nullptr) add_page_cache(json, *page_cache);
   return json;
 }
 
-Json client_json(const ServiceState& service, const Session& session) {
+Json client_json(const ServiceState& service, const KernelStats* kernel, const Session& session) {
   Json json{{"id", raw(session.id())},
             {"pid", session.peer().pid},
             {"uid", session.peer().uid},
@@ -96,6 +97,9 @@ Json client_json(const ServiceState& service, const Session& session) {
             {"private_bytes", session.private_bytes()},
             {"anonymous_bytes", session.anonymous_bytes()}};
   if (service.host_buffers) json["locked_host_bytes"] = service.host_buffers->bytes_of(session.id());
+  if (kernel == nullptr) return json;
+  const auto own = std::ranges::find(kernel->clients, raw(session.id()), &ClientCgroupFigures::client);
+  if (own != kernel->clients.end()) add_client_cgroup(json, *own);
   return json;
 }
 
@@ -103,21 +107,22 @@ Json client_json(const ServiceState& service, const Session& session) {
 
 Json status_json(const ServiceState& service, const std::function<bool(const Checkpoint&)>& shown) {
   Json devices = Json::array(), checkpoints = Json::array(), clients = Json::array();
+  const std::shared_ptr<const KernelStats> kernel = service.kernel_stats();
   for (std::size_t i = 0; i < service.devices.size(); ++i) {
     devices.push_back(device_json(service, i));
   }
   for (const auto& [id, checkpoint] : service.checkpoints.entries()) {
-    checkpoints.push_back(checkpoint_json(service, *checkpoint, shown(*checkpoint)));
+    checkpoints.push_back(checkpoint_json(service, kernel.get(), *checkpoint, shown(*checkpoint)));
   }
   for (const auto& [id, session] : service.sessions) {
-    if (session->greeted()) clients.push_back(client_json(service, *session));
+    if (session->greeted()) clients.push_back(client_json(service, kernel.get(), *session));
   }
   Json status{{"devices", std::move(devices)},
               {"checkpoints", std::move(checkpoints)},
               {"clients", std::move(clients)},
               {"reader", {{"backend", service.reader.backend}, {"reason", service.reader.reason}}},
               {"metrics", {{"address", service.metrics_address}}},
-              {"pressure", {{"level", nullptr}}},  // Nobody measures it yet.
+              {"pressure", pressure_json(kernel.get())},
               {"parses", service.checkpoints.parses()},
               {"closing", service.closing}};
   if (service.host_buffers) {
@@ -132,14 +137,16 @@ Json doctor_json(const ServiceState& service) {
   for (std::size_t i = 0; i < service.devices.size(); ++i) {
     devices.push_back(device_json(service, i));
   }
-  return {{"devices", std::move(devices)},
-          {"reader",
-           {{"backend", service.reader.backend},
-            {"reason", service.reader.reason},
-            {"registered", service.reader.registered},
-            {"ring_bytes", service.reader.ring_bytes},
-            {"huge_bytes", service.reader.huge_bytes},
-            {"locked", service.reader.locked}}}};
+  Json doctor{{"devices", std::move(devices)},
+              {"reader",
+               {{"backend", service.reader.backend},
+                {"reason", service.reader.reason},
+                {"registered", service.reader.registered},
+                {"ring_bytes", service.reader.ring_bytes},
+                {"huge_bytes", service.reader.huge_bytes},
+                {"locked", service.reader.locked}}}};
+  if (const auto kernel = service.kernel_stats()) add_probes(doctor, *kernel);
+  return doctor;
 }
 
 }  // namespace penstock

@@ -109,10 +109,10 @@ class CaseS06(unittest.TestCase):
                 text = self.refusal(f"[device.host]\ncapacity = {value}\n")
                 self.assertIn("device.host.capacity", text)
 
-    def test_what_is_not_built_is_refused_when_it_is_demanded(self) -> None:
-        text = self.refusal('[probes]\nebpf = "required"\n')
-        self.assertIn(":2: ", text)
-        self.assertIn("not built yet", text)
+    def test_times_of_faults_without_probes_are_refused(self) -> None:
+        text = self.refusal('[probes]\nebpf = "off"\ntime_faults = true\n')
+        self.assertIn(":3: ", text)
+        self.assertIn("probes.time_faults", text)
 
     def test_a_device_that_is_demanded_and_missing_ends_the_start(self) -> None:
         for text, words in (('[device.cuda]\nenabled = "on"\n', "device.cuda.enabled"),

@@ -36,6 +36,7 @@ bandwidth = "0"
 
 [probes]
 ebpf = "auto"
+time_faults = false
 
 [host]
 locked_bytes = "auto"

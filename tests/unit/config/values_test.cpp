@@ -57,8 +57,10 @@ TEST(ConfigDurations, NeedAUnitAndARange) {
   expect_refused("service", "cooperative_deadline = \"1 day\"", {"unknown unit"});
 }
 
-TEST(ConfigChoices, RefuseToDemandWhatIsNotBuilt) {
-  expect_refused("probes", "ebpf = \"required\"", {"probes.ebpf", "not built yet"});
+TEST(ConfigChoices, RefuseToTimeFaultsWithoutProbes) {
+  expect_refused("probes", "time_faults = true\nebpf = \"off\"", {"probes.time_faults", "\"off\""});
+  EXPECT_TRUE(read_config(with("probes", "time_faults = true"))->time_faults);
+  EXPECT_EQ(read_config(with("probes", "ebpf = \"required\""))->ebpf, ProbeMode::required);
 }
 
 TEST(ConfigChoices, ListWhatIsAllowed) {
