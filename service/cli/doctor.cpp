@@ -116,7 +116,7 @@ Check check_btf() {
           .remedy = "a kernel with CONFIG_DEBUG_INFO_BTF"};
 }
 
-Check check_service(const Context& context, Json& devices) {
+Check check_service(const Context& context, Json& service) {
   const auto link = ServiceLink::connect(context);
   if (!link) {
     return {
@@ -129,7 +129,7 @@ Check check_service(const Context& context, Json& devices) {
             .detail = answer.error().message,
             .remedy = answer.error().hint};
   }
-  devices = list_of(*answer, "devices");
+  service = *answer;
   return {.name = "service",
           .detail = fmt::format("answers on {}, reader {}", context.socket,
                                 text_of(object_of(*answer, "reader"), "backend")),
@@ -152,15 +152,16 @@ std::string as_text(const std::vector<Check>& checks, bool color) {
 }
 
 int run_doctor(const Context& context) {
-  Json devices = Json::array(), reader = Json::object(), cgroup = Json::object();
+  Json service = Json::object(), reader = Json::object(), cgroup = Json::object(), probe_list = Json::array();
   std::vector<Check> checks;
-  checks.push_back(check_service(context, devices));
+  checks.push_back(check_service(context, service));
   checks.push_back(check_kernel());
   checks.push_back(check_reader(reader));
   checks.push_back(check_locked_memory());
   checks.push_back(check_descriptors());
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());
+  checks.push_back(check_probes(service, probe_list));
   Json drivers = Json::array(), gpus = Json::array();
   for (Check& check : check_service_usage(devices)) checks.push_back(std::move(check));
   for (Check& check : check_gpus(drivers, gpus, devices.empty())) checks.push_back(std::move(check));
@@ -171,10 +172,10 @@ int run_doctor(const Context& context) {
         {{"name", check.name}, {"state", check.state}, {"detail", check.detail}, {"remedy", check.remedy}});
   }
   return context.finish(context.print_json({{"checks", std::move(list)},
-                                            {"devices", std::move(devices)},
+                                            {"devices", list_of(service, "devices")},
                                             {"drivers", std::move(drivers)},
                                             {"gpus", std::move(gpus)},
-                                            {"probes", Json::array()},
+                                            {"probes", std::move(probe_list)},
                                             {"reader", std::move(reader)},
                                             {"cgroup", std::move(cgroup)}}));
 }
