@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel says of the checkpoints that a service has open, and what it says where the kernel says less."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+from pathlib import Path
+
+import daemon
+import wire
+
+REFUSE = str(Path(__file__).with_name("refuse_calls.py"))
+BPF = "321"
+PAGE = mmap.PAGESIZE
+
+
+def missing_requirement() -> str:
+    """Empty where the page cache can be traced. Asked of a service: this interpreter may lack what it needs."""
+    if os.geteuid() != 0:
+        return "requires root, to load BPF programs"
+    with daemon.Daemon() as running:
+        first = running.ask("doctor")["probes"][0]
+    return "" if first["attached"] else f"requires the page cache probe: {first['why']}"
+
+
+def on_a_disk(folder: Path) -> bool:
+    """tmpfs keeps everything in memory: nothing of it is traced."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True).stdout.strip()
+    return kind not in ("tmpfs", "ramfs")
+
+
+def mincore_bytes(path: Path) -> int:
+    """Bytes of the file in the page cache, by mincore(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+        pages = ctypes.create_string_buffer((size + PAGE - 1) // PAGE)
+        if libc.mincore(address, size, pages) != 0:
+            raise OSError(ctypes.get_errno(), "mincore")
+        libc.munmap(address, size)
+    return sum(byte & 1 for byte in pages.raw) * PAGE
+
+
+def drop(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def series(running: daemon.Daemon) -> dict[str, float]:
+    address = running.ask("status")["metrics"]["address"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def programs() -> set[int]:
+    """Ids of the kernel's BPF programs and maps that are named as ours."""
+    found = set()
+    for what in ("prog", "map"):
+        done = subprocess.run(["bpftool", "--json", what, "list"], capture_output=True, text=True, check=True)
+        for one in json.loads(done.stdout):
+            if one.get("name", "").startswith(("page_cache_", "file_keys")):
+                found.add((1 if what == "prog" else -1) * one["id"])
+    return found
+
+
+class Probes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        missing = missing_requirement()
+        if missing:
+            raise unittest.SkipTest(missing)
+        if not on_a_disk(Path(tempfile.gettempdir())):
+            raise unittest.SkipTest("requires temporary files on a disk, not on tmpfs")
+
+    def checkpoint(self, running: daemon.Daemon) -> dict[str, object]:
+        found: dict[str, object] = running.ask("status")["checkpoints"][0]
+        return found
+
+    def test_what_another_process_reads_is_counted_to_the_page_and_by_cause(self) -> None:
+        with daemon.Daemon() as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path)
+            drop(path)
+            link = self.enterContext(running.connect())
+            wire.hello(link)
+            self.assertEqual(wire.CHECKPOINT_REPLY, wire.open_checkpoint(link, str(path)).type)
+            self.assertTrue(daemon.wait_until(lambda: "page_cache_bytes" in self.checkpoint(running)))
+            before = self.checkpoint(running)
+            subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
+            cached = mincore_bytes(path)
+            self.assertGreaterEqual(cached, path.stat().st_size)
+            self.assertTrue(daemon.wait_until(lambda: self.checkpoint(running)["page_cache_bytes"] == cached),
+                            (cached, self.checkpoint(running)))
+            after = self.checkpoint(running)
+            self.assertEqual("traced", after["page_cache"]["level"])
+            self.assertEqual(cached - before["page_cache_bytes"],
+                             after["page_cache"]["added_bytes"] - before["page_cache"]["added_bytes"])
+            self.assertNotIn("major_faults", after["page_cache"])
+            name = f'checkpoint="{after["id"]}"'
+            shown = series(running)
+            self.assertEqual(cached, shown[f'penstock_checkpoint_bytes{{{name},place="page_cache"}}'])
+            self.assertEqual(after["page_cache"]["added_bytes"], shown[f"penstock_page_cache_added_bytes_total{{{name}}}"])
+            self.assertEqual(3, shown["penstock_probe_level"])
+            self.assertFalse([one for one in shown if "fault_latency" in one and "major" in one])
+            drop(path)
+            left = mincore_bytes(path)
+            dropped = f'penstock_page_cache_removed_bytes_total{{{name},cause="fadvise"}}'
+            self.assertTrue(daemon.wait_until(lambda: self.checkpoint(running)["page_cache_bytes"] == left))
+            self.assertEqual(cached - left, series(running)[dropped] - shown[dropped])
+
+    def test_faults_are_counted_only_where_that_is_asked_for(self) -> None:
+        with daemon.Daemon(extra="[probes]\ntime_faults = true\n") as running:
+            attached = {one["name"]: one["attached"] for one in running.ask("doctor")["probes"]}
+            if not attached["major_faults"]:
+                self.skipTest("requires the probe of major faults")
+            self.assertIn("penstock_major_fault_latency_seconds_count", series(running))
+            self.assertEqual(4, series(running)["penstock_probe_level"])
+
+    def test_pressure_has_figures_and_no_level(self) -> None:
+        with daemon.Daemon() as running:
+            self.assertTrue(daemon.wait_until(lambda: "kswapd_wakes" in running.ask("status")["pressure"]))
+            pressure = running.ask("status")["pressure"]
+            self.assertIsNone(pressure["level"])
+            if os.path.exists("/proc/pressure/memory"):
+                self.assertGreaterEqual(pressure["machine"]["some"]["seconds"], 0)
+
+    @unittest.skipUnless(shutil.which("bpftool"), "requires bpftool")
+    def test_a_kill_leaves_no_program_and_no_map(self) -> None:
+        before = programs()
+        with daemon.Daemon() as running:
+            self.assertTrue(programs() - before)
+            running.process.kill()
+            running.process.wait()
+            self.assertTrue(daemon.wait_until(lambda: not programs() - before), programs() - before)
+
+
+class WithoutBpf(unittest.TestCase):
+    def test_it_goes_on_by_asking_and_says_what_is_missing(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF)) as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path)
+            link = self.enterContext(running.connect())
+            wire.hello(link)
+            self.assertEqual(wire.CHECKPOINT_REPLY, wire.open_checkpoint(link, str(path)).type)
+            said = [line for line in running.log().splitlines() if "no BPF probe is attached" in line]
+            self.assertEqual(1, len(said), running.log())
+            self.assertIn("EPERM", said[0])
+            self.assertTrue(daemon.wait_until(
+                lambda: running.ask("status")["checkpoints"][0].get("page_cache_bytes") == mincore_bytes(path)))
+            page_cache = running.ask("status")["checkpoints"][0]["page_cache"]
+            self.assertIn(page_cache["level"], ("mincore", "cachestat"))
+            self.assertNotIn("added_bytes", page_cache)
+            shown = series(running)
+            self.assertEqual(0, shown['penstock_probe_attached{probe="page_cache"}'])
+            self.assertFalse([one for one in shown if "added_bytes" in one or "kswapd_wakes" in one or "oom_kills_total" in one])
+            check = next(one for one in running.ask("doctor")["checks"] if one["name"] == "probes")
+            self.assertEqual("degraded", check["state"])
+            self.assertNotEqual("", check["remedy"])
+
+    def test_who_requires_the_probes_is_told_in_one_line_and_nothing_starts(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF), extra='[probes]\nebpf = "required"\n',
+                           wait=False) as running:
+            self.assertEqual(2, running.process.wait(timeout=10))
+            lines = running.log().splitlines()
+            self.assertEqual(1, len(lines), lines)
+            self.assertIn('probes.ebpf is "required"', lines[0])
+            self.assertFalse(running.socket.exists())
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "requires root and setpriv")
+    def test_the_missing_capability_is_named(self) -> None:
+        without = ("setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", "--inh-caps", "-sys_admin,-bpf,-perfmon")
+        with daemon.Daemon(words=without) as running:
+            self.assertIn("CAP_BPF", running.log())
+            self.assertTrue(running.is_serving())
+
+    def test_turned_off_means_asking(self) -> None:
+        with daemon.Daemon(extra='[probes]\nebpf = "off"\n') as running:
+            self.assertIn('probes.ebpf is "off"', running.log())
+            self.assertTrue(daemon.wait_until(lambda: bool(running.ask("doctor").get("probes"))))
+            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sampler makes of scripted probes and literal trees of cgroups.
+#include "service/control/kernel_sampler.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "service/control/kernel_json.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/literal_tree.hpp"
+#include "tests/support/scripted_probes.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr Nanoseconds start = std::chrono::hours(1);
+constexpr std::string_view some_10_s = "some avg10=1.50 avg60=0.00 avg300=0.00 total=10000000\n";
+constexpr std::string_view full_4_s = "full avg10=0.00 avg60=0.00 avg300=0.00 total=4000000\n";
+
+std::string both_lines() { return std::string(some_10_s) + std::string(full_4_s); }
+
+class KernelSamplerTest : public testing::Test {
+ protected:
+  void open() {
+    auto probes = std::make_unique<test::ScriptedProbes>();
+    probes_ = probes.get();
+    KernelSampler::Options options;
+    options.root = tree_.path();
+    sampler_ = std::make_unique<KernelSampler>(std::move(probes), std::move(options));
+  }
+  test::LiteralTree tree_;
+  test::ScriptedProbes* probes_ = nullptr;
+  std::unique_ptr<KernelSampler> sampler_;
+};
+
+TEST_F(KernelSamplerTest, ShowsEachFollowedCheckpointUntilItIsForgotten) {
+  open();
+  sampler_->follow("0123456789ab", 0);
+  sampler_->follow("ba9876543210", 0);
+  probes_->files[TrackedFileId{0}].resident_bytes = 4096;
+  const KernelStats both = sampler_->sample(start);
+  ASSERT_EQ(both.checkpoints.size(), 2u);
+  EXPECT_EQ(both.find("0123456789ab")->resident_bytes(), 4096u);
+  EXPECT_EQ(both.find("ba9876543210")->resident_bytes(), std::nullopt);
+  sampler_->forget("0123456789ab");
+  EXPECT_EQ(sampler_->sample(start).find("0123456789ab"), nullptr);
+  EXPECT_EQ(probes_->files.size(), 1u);
+  // The same one again is tracked once.
+  sampler_->follow("ba9876543210", 0);
+  EXPECT_EQ(probes_->files.size(), 1u);
+}
+
+TEST_F(KernelSamplerTest, WithoutCgroupsAndPressureThereAreNoFigures) {
+  open();
+  const KernelStats stats = sampler_->sample(start);
+  EXPECT_FALSE(stats.cgroup);
+  for (const PressureFigures& figures : stats.pressure) {
+    EXPECT_FALSE(figures.pressure);
+    EXPECT_FALSE(figures.events);
+  }
+  const nlohmann::json json = pressure_json(&stats);
+  EXPECT_TRUE(json.at("level").is_null());
+  EXPECT_FALSE(json.contains("machine") || json.contains("cgroup") || json.contains("oom_kills") ||
+               json.contains("reclaim"));
+}
+
+TEST_F(KernelSamplerTest, ReadsThePressureOfTheMachineTheServiceAndTheTightestAncestor) {
+  tree_.write("proc/self/cgroup", "0::/a/b\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  tree_.write("proc/pressure/memory", both_lines());
+  tree_.write("sys/fs/cgroup/a/memory.max", "1048576\n");
+  tree_.write("sys/fs/cgroup/a/memory.current", "1000000\n");
+  tree_.write("sys/fs/cgroup/a/memory.stat", "");
+  tree_.write("sys/fs/cgroup/a/memory.pressure", both_lines());
+  tree_.write("sys/fs/cgroup/a/b/memory.stat", "anon 4096\n");
+  tree_.write("sys/fs/cgroup/a/b/memory.pressure", some_10_s);
+  open();
+  // A trigger's text replaced what a plain file held.
+  tree_.write("proc/pressure/memory", both_lines());
+  tree_.write("sys/fs/cgroup/a/memory.pressure", both_lines());
+  tree_.write("sys/fs/cgroup/a/b/memory.pressure", some_10_s);
+  const KernelStats stats = sampler_->sample(start);
+  const nlohmann::json json = pressure_json(&stats);
+  EXPECT_EQ(json.at("machine").at("some").at("seconds"), 10.0);
+  EXPECT_EQ(json.at("machine").at("some").at("percent_of_10_seconds"), 1.5);
+  EXPECT_EQ(json.at("service").at("some").at("seconds"), 10.0);
+  EXPECT_FALSE(json.at("service").contains("full"));
+  EXPECT_EQ(json.at("limit").at("full").at("seconds"), 4.0);
+  EXPECT_EQ(json.at("cgroup").at("max_bytes"), 1048576);
+  EXPECT_EQ(json.at("cgroup").at("headroom_bytes"), 48576);
+  EXPECT_EQ(json.at("cgroup").at("anonymous_bytes"), 4096);
+}
+
+TEST_F(KernelSamplerTest, FollowsTheProcessIntoAnotherCgroup) {
+  tree_.write("proc/self/cgroup", "0::/a\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  for (const char* name : {"a", "b"}) {
+    tree_.write("sys/fs/cgroup/" + std::string(name) + "/memory.current", "0\n");
+    tree_.write("sys/fs/cgroup/" + std::string(name) + "/memory.stat", "");
+  }
+  tree_.write("sys/fs/cgroup/a/memory.max", "1000\n");
+  tree_.write("sys/fs/cgroup/b/memory.max", "2000\n");
+  open();
+  EXPECT_EQ(sampler_->sample(start).cgroup->limits.max, 1000u);
+  tree_.write("proc/self/cgroup", "0::/b\n");
+  EXPECT_EQ(sampler_->sample(start + KernelSampler::outdated_period).cgroup->limits.max, 2000u);
+}
+
+TEST_F(KernelSamplerTest, TellsTheServicesOwnReclaimFromAllOther) {
+  tree_.write("proc/self/cgroup", "0::/a\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  tree_.write("sys/fs/cgroup/a/memory.stat", "");
+  open();
+  Warnings unheard;
+  const CgroupFiles own = CgroupFiles::open(tree_.root().get(), unheard);
+  CgroupSample sample;
+  sample.id = own.id();
+  sample.reclaim[1].bytes = 10;
+  sample.oom_kills = 1;
+  probes_->cgroups.push_back(sample);
+  for (const std::uint64_t other : {std::uint64_t{0}, own.id() + 1}) {
+    sample.id = other;
+    probes_->cgroups.push_back(sample);
+  }
+  const KernelStats stats = sampler_->sample(start);
+  EXPECT_EQ(stats.reclaim[0].reclaim[1].bytes, 10u);
+  EXPECT_EQ(stats.reclaim[1].reclaim[1].bytes, 20u);
+  EXPECT_EQ(stats.reclaim[1].oom_kills, 2u);
+}
+
+TEST_F(KernelSamplerTest, CountsHintsByKind) {
+  open();
+  Hint hint;
+  hint.kind = Hint::Kind::oom_kill;
+  probes_->send(hint);
+  EXPECT_TRUE(eventually([&] { return sampler_->sample(start).hints[2] == 1; }));
+  EXPECT_EQ(sampler_->sample(start).hints[0], 0u);
+}
+
+TEST(KernelJson, AFileThatIsNotFollowedSaysWhy) {
+  const PageCacheFigures figures{.checkpoint = "0123456789ab", .sample = std::nullopt, .why = "no room"};
+  nlohmann::json json = nlohmann::json::object();
+  add_page_cache(json, figures);
+  EXPECT_FALSE(json.contains("page_cache_bytes"));
+  EXPECT_EQ(json.at("page_cache").at("why"), "no room");
+  EXPECT_FALSE(json.at("page_cache").contains("added_bytes"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread of the probes: what it follows, and that nobody waits for it.
+#include "service/control/kernel_watch.hpp"
+
+#include <atomic>
+#include <latch>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/eventually.hpp"
+#include "tests/support/literal_tree.hpp"
+#include "tests/support/scripted_probes.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace penstock {
+namespace {
+
+// Its first track() waits until the test lets it go, as on a mount whose server is gone.
+class HangingProbes final : public ProbeSet {
+ public:
+  HangingProbes(std::latch& entered, std::latch& hang) : entered_(entered), hang_(hang) {}
+  std::vector<ProbeReport> report() override { return below_.report(); }
+  ProbeLevel level() const override { return below_.level(); }
+  Result<Tracking> track(int fd) override {
+    entered_.count_down();
+    hang_.wait();
+    return below_.track(fd);
+  }
+  void untrack(TrackedFileId file) override { below_.untrack(file); }
+  FileSample sample(TrackedFileId file) override { return below_.sample(file); }
+  std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> into) override {
+    return below_.sample_extents(file, into);
+  }
+  std::uint64_t extent_bytes(TrackedFileId file) const override { return below_.extent_bytes(file); }
+  std::size_t extents(TrackedFileId file) const override { return below_.extents(file); }
+  std::vector<CgroupSample> sample_cgroups() override { return below_.sample_cgroups(); }
+  MachineSample sample_machine() override { return below_.sample_machine(); }
+  void reconcile() override { below_.reconcile(); }
+  int hint_fd() const override { return below_.hint_fd(); }
+  void consume_hints(const std::function<void(const Hint&)>& take) override { below_.consume_hints(take); }
+
+ private:
+  std::latch& entered_;
+  std::latch& hang_;
+  test::ScriptedProbes below_;
+};
+
+class KernelWatchTest : public testing::Test {
+ protected:
+  std::shared_ptr<const CheckpointFile> file() const {
+    return *CheckpointFile::open(folder_.write("m", std::string_view("content")).string());
+  }
+  KernelWatch::Options options() const {
+    KernelWatch::Options options;
+    options.root = tree_.path();
+    options.remedy = "a remedy";
+    return options;
+  }
+  test::TemporaryFolder folder_;
+  test::LiteralTree tree_;
+};
+
+TEST_F(KernelWatchTest, WhatIsFollowedIsInASnapshotSoonAndGoneWhenForgotten) {
+  KernelWatch watch(std::make_unique<test::ScriptedProbes>(), options());
+  watch.follow("0123456789ab", "/m", file());
+  const auto follows = [&] {
+    const auto stats = watch.stats();
+    return stats && stats->find("0123456789ab") != nullptr;
+  };
+  EXPECT_TRUE(eventually(follows));
+  EXPECT_EQ(watch.stats()->remedy, "a remedy");
+  watch.forget("0123456789ab");
+  EXPECT_TRUE(eventually([&] { return !follows(); }));
+  EXPECT_EQ(watch.stop(std::chrono::seconds(20)), "");
+  EXPECT_EQ(watch.stop(Nanoseconds(0)), "");
+}
+
+TEST_F(KernelWatchTest, AFileThatHangsKeepsNobodyAndIsNamed) {
+  std::latch entered(1), hang(1);
+  std::weak_ptr<const CheckpointFile> held;
+  {
+    KernelWatch watch(std::make_unique<HangingProbes>(entered, hang), options());
+    auto own = file();
+    held = own;
+    watch.follow("0123456789ab", "/hung/m", std::move(own));
+    entered.wait();
+    EXPECT_EQ(watch.stop(std::chrono::milliseconds(1)), "/hung/m");
+    watch.forget("0123456789ab");
+    // Its descriptor is still used by the call that hangs.
+    EXPECT_FALSE(held.expired());
+    hang.count_down();
+    EXPECT_EQ(watch.stop(std::chrono::seconds(20)), "");
+  }
+  EXPECT_TRUE(eventually([&] { return held.expired(); }));
+}
+
+TEST_F(KernelWatchTest, AnOldSnapshotIsNone) {
+  KernelWatch::Options old = options();
+  old.age_max = Nanoseconds(0);
+  KernelWatch watch(std::make_unique<test::ScriptedProbes>(), old);
+  watch.follow("0123456789ab", "/m", file());
+  EXPECT_EQ(watch.stats(), nullptr);
+}
+
+}  // namespace
+}  // namespace penstock
