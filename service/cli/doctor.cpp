@@ -162,7 +162,7 @@ int run_doctor(const Context& context) {
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());
   checks.push_back(check_probes(service, probe_list));
-  Json drivers = Json::array(), gpus = Json::array();
+  Json devices = list_of(service, "devices"), drivers = Json::array(), gpus = Json::array();
   for (Check& check : check_service_usage(devices)) checks.push_back(std::move(check));
   for (Check& check : check_gpus(drivers, gpus, devices.empty())) checks.push_back(std::move(check));
   if (!context.json) return context.finish(context.print_text(as_text(checks, context.has_color())));
@@ -172,7 +172,7 @@ int run_doctor(const Context& context) {
         {{"name", check.name}, {"state", check.state}, {"detail", check.detail}, {"remedy", check.remedy}});
   }
   return context.finish(context.print_json({{"checks", std::move(list)},
-                                            {"devices", list_of(service, "devices")},
+                                            {"devices", std::move(devices)},
                                             {"drivers", std::move(drivers)},
                                             {"gpus", std::move(gpus)},
                                             {"probes", std::move(probe_list)},
