@@ -25,11 +25,12 @@ namespace {
 // A driver that is well takes a second or two to start on a machine with many GPUs.
 constexpr auto driver_limit = std::chrono::seconds(20);
 
-// Beside this program, where builds and packages put it.
+// Beside this program, where builds put it, or in the libexec of the same prefix, where installations do.
 std::string writer_path() {
   std::error_code ignored;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  return self.parent_path() / "penstock-writer";
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path installed = folder.parent_path() / "libexec/penstock/penstock-writer";
+  return std::filesystem::exists(installed, ignored) ? installed : folder / "penstock-writer";
 }
 
 // What the owner needs of the GPU's memory, and who tells it.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -53,7 +54,7 @@ class Installed(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="penstock-install-")))
         cls.prefix = cls.folder / "prefix"
-        for component in ("library", "development", "python"):
+        for component in ("library", "development", "python", "service"):
             run("cmake", "--install", BUILD, "--component", component, "--prefix", cls.prefix)
         (cls.folder / "user.c").write_text(PROGRAM, encoding="utf-8")
         (cls.folder / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
@@ -76,6 +77,34 @@ class Installed(unittest.TestCase):
         run("cc", self.folder / "user.c", "-o", self.folder / "user", *flags)
         environment = {"LD_LIBRARY_PATH": str(self.library_folder())}
         self.assertEqual("0.1.0 unreachable\n", run(self.folder / "user", environment=environment))
+
+    def test_the_service_finds_its_writer(self) -> None:
+        fakes = BUILD / "fakes/cuda"
+        if not (fakes / "libcuda.so.1").exists():
+            self.skipTest(f"requires {fakes}")
+        self.assertTrue((self.prefix / "libexec/penstock/penstock-writer").exists())
+        self.assertFalse((self.prefix / "bin/penstock-writer").exists(), "it is no command for people")
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-install-")))
+        (folder / "penstock.toml").write_text(f'[service]\nsocket = "{folder}/run/penstock.sock"\nsocket_group = ""\n'
+                                              '[metrics]\nlisten = ""\n[device.cuda]\nenabled = "on"\n', encoding="utf-8")
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{fakes}:{self.library_folder()}",
+                       "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB", "PENSTOCK_SOCKET": f"{folder}/run/penstock.sock"}
+        with subprocess.Popen([self.prefix / "bin/penstockd", "--config", folder / "penstock.toml"], text=True,
+                              stderr=subprocess.PIPE, env=environment) as service:
+            assert service.stderr is not None
+            try:
+                lines = []
+                while not lines or (lines[-1] and "ready: penstockd" not in lines[-1]):
+                    lines.append(service.stderr.readline())
+                self.assertIn("ready: penstockd", lines[-1], "".join(lines))
+                status = run(self.prefix / "bin/penstock", "--json", "status", environment=environment)
+                self.assertEqual("ready", json.loads(status)["devices"][0]["state"])
+                tasks = Path(f"/proc/{service.pid}/task").iterdir()
+                children = [pid for task in tasks for pid in (task / "children").read_text(encoding="ascii").split()]
+                programs = [os.path.realpath(f"/proc/{pid}/exe") for pid in children]
+                self.assertEqual([os.path.realpath(self.prefix / "libexec/penstock/penstock-writer")], programs)
+            finally:
+                service.terminate()
 
     def test_the_python_package_is_whole(self) -> None:
         package = self.prefix / "lib/python3/dist-packages/penstock"
