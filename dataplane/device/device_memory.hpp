@@ -118,6 +118,17 @@ class FrameWriter {
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
   // What is queued may wait for this, or for reached().
   virtual void flush() {}
+  // Queues the checksum (dataplane/kernels/convert.hpp) of an attached frame, as it is behind the copies queued before.
+  // One at a time: Errc::busy. Errc::unsupported: frames are addressable, or nobody can.
+  virtual Result<FenceId> sum(FrameId frame) {
+    static_cast<void>(frame);
+    return Error{Errc::unsupported, 0, "checksum of a frame"};
+  }
+  // The answer to sum, once; nothing before its fence. Errc::device: the writer was lost before.
+  virtual std::optional<Result<std::uint64_t>> take_sum(FenceId fence) {
+    static_cast<void>(fence);
+    return Error{Errc::unsupported, 0, "checksum of a frame"};
+  }
   // Host memory only: where reads may write directly. Empty on devices that are not addressable.
   virtual std::span<std::byte> address(FrameId frame) = 0;
   // The newest fence reached; polls, never waits. Errc::device when the writer is lost: every frame with a fence not

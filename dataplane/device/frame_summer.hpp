@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// FrameSummer: the checksum of a published frame (dataplane/kernels/convert.hpp), taken beside everything else.
+// FrameSummer: the checksum of a frame that nobody writes to (dataplane/kernels/convert.hpp), taken beside everything else.
 //
-// It maps the frame by its descriptor as a client does, so the frame may be destroyed meanwhile: its memory then goes
-// when the sum is there. One frame at a time; one thread calls, and never waits.
+// The frame may be destroyed meanwhile. One that wants descriptors maps the frame as a client does, and the memory then
+// goes when the sum is there. One frame at a time; one thread calls, and never waits.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "dataplane/base/ids.hpp"
 #include "dataplane/base/result.hpp"
 
 namespace penstock {
@@ -18,8 +19,11 @@ class FrameSummer {
   FrameSummer(const FrameSummer&) = delete;
   FrameSummer& operator=(const FrameSummer&) = delete;
 
-  // `frame_fd` is the caller's and is used until this returns. Errc::busy while another one is under way.
-  virtual Result<> start(int frame_fd, std::uint64_t bytes) = 0;
+  // Whether start needs the frame published.
+  virtual bool wants_descriptors() const = 0;
+  // `frame_fd` is the caller's and is used until this returns; -1 for one that wants none. Errc::busy while another one is
+  // under way.
+  virtual Result<> start(FrameId frame, int frame_fd, std::uint64_t bytes) = 0;
   // The answer to start, once. Nothing before that.
   virtual std::optional<Result<std::uint64_t>> take() = 0;
 

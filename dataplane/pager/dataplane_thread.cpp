@@ -13,6 +13,7 @@
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/linger.hpp"
 #include "dataplane/device/host/host_frame_summer.hpp"
+#include "dataplane/device/writer_frame_summer.hpp"
 #include "dataplane/io/pread_reader.hpp"
 #include "dataplane/pager/poll_loop.hpp"
 
@@ -130,7 +131,11 @@ Outcome<void> DataplaneThread::open_on_thread() {
   }
   // Frames of a GPU are summed up where its context is.
   std::unique_ptr<FrameSummer> summer;
-  if (device_.owner->limits().frames_are_addressable) summer = std::make_unique<HostFrameSummer>();
+  if (device_.owner->limits().frames_are_addressable) {
+    summer = std::make_unique<HostFrameSummer>();
+  } else {
+    summer = std::make_unique<WriterFrameSummer>(*device_.writer);
+  }
   pager_ = std::make_unique<Pager>(Pager::Parts{.owner = *device_.owner,
                                                 .writer = *device_.writer,
                                                 .loads = *std::move(loads),

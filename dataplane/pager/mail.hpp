@@ -74,6 +74,13 @@ struct EvictTable {
   TableId table{};
   std::uint64_t bytes = ~0ull;
 };
+// Resident pages that the service fills are summed up soon. Answered when that is done: `bytes` were summed up,
+// `corrupt_pages` of them were not what they had been.
+struct ScrubTable {
+  RequestId request{};
+  bool any_table = false;
+  TableId table{};
+};
 struct ChangeBudget {
   RequestId request{};
   std::uint64_t bytes = 0;
@@ -81,9 +88,9 @@ struct ChangeBudget {
 struct Stop {};
 }  // namespace mail
 
-using PagerMail =
-    std::variant<mail::OpenSession, mail::CloseSession, mail::OpenTable, mail::AttachTable, mail::DetachTable,
-                 mail::CloseTable, mail::LoadTable, mail::EvictTable, mail::ChangeBudget, mail::Stop>;
+using PagerMail = std::variant<mail::OpenSession, mail::CloseSession, mail::OpenTable, mail::AttachTable,
+                               mail::DetachTable, mail::CloseTable, mail::LoadTable, mail::EvictTable,
+                               mail::ScrubTable, mail::ChangeBudget, mail::Stop>;
 
 // ---- to the service thread ----
 struct RequestDone {
@@ -94,14 +101,24 @@ struct RequestDone {
   std::uint64_t kept_pinned_bytes = 0;
   std::uint64_t direct_bytes = 0;  // LoadTable: read by this request
   std::uint64_t cached_bytes = 0;
-  std::string detail{};  // Of an io_error or a changed file: one line for a person.
+  std::uint64_t corrupt_pages = 0;  // ScrubTable
+  std::string detail{};             // Of an io_error or a changed file: one line for a person.
 };
 struct PeerGone {
   SessionId session{};
   FailureKind reason = FailureKind::disconnected;
 };                      // Hang-up or violation.
 struct PagerDecision {  // For the decision log behind `penstock explain`.
-  enum class Kind : std::uint8_t { load, evict, offload, refuse, stuck, unstuck, io_error } kind = Kind::load;
+  enum class Kind : std::uint8_t {
+    load,
+    evict,
+    offload,
+    refuse,
+    stuck,
+    unstuck,
+    io_error,
+    corrupt
+  } kind = Kind::load;
   TableId table{};
   std::uint32_t page = 0;
   SessionId session{};
@@ -109,7 +126,7 @@ struct PagerDecision {  // For the decision log behind `penstock explain`.
   FailureKind reason = FailureKind::internal;
   EvictReason evict_reason = EvictReason::fault;
   std::uint64_t used_bytes = 0, budget_bytes = 0;
-  std::string detail{};  // Of io_error: "unexpected end at 4096 of 12388".
+  std::string detail{};  // Of io_error: "unexpected end at 4096 of 12388"; of corrupt: both checksums.
 };
 struct PagerStopped {
   bool copies_left = false;  // The device was still copying; the process can end all the same.

@@ -64,10 +64,15 @@ void PageScrubber::take_sum(std::optional<ScrubFinding>& found) {
 void PageScrubber::start(Nanoseconds now) {
   const std::optional<ScrubOrder> order = scrub_.next(now);
   if (!order) return;
-  const Result<ExportedFrame> frame =
-      owner_.share(pages_.at(order->page).frame, FrameAccess::shared_read_only);
-  if (!frame || !summer_->start(frame->get(), frame_bytes_)) return scrub_.failed(*order);
+  const FrameId frame = pages_.at(order->page).frame;
+  if (!start_summing(frame)) return scrub_.failed(*order);
   under_way_ = order;
+}
+
+Result<> PageScrubber::start_summing(FrameId frame) {
+  if (!summer_->wants_descriptors()) return summer_->start(frame, -1, frame_bytes_);
+  const ExportedFrame shared = TRY(owner_.share(frame, FrameAccess::shared_read_only));
+  return summer_->start(frame, shared.get(), frame_bytes_);
 }
 
 Nanoseconds PageScrubber::due(Nanoseconds now) const {

@@ -2,8 +2,8 @@
 // PageScrubber: sums up resident pages by the order of PageScrub, and says which of them are not what they were.
 //
 //  1. Watched are pages that the service fills and nobody may write to: those of file and assembled tables.
-//  2. Sums are taken by the FrameSummer's own thread. Here it costs a descriptor's copy each, and nothing on the way of a
-//     fault.
+//  2. Sums are taken by the FrameSummer's own thread, or by the device's writer. Here it costs a descriptor's copy or a
+//     message each, and nothing on the way of a fault.
 //  3. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
 //
 // Dataplane thread.
@@ -37,6 +37,10 @@ class PageScrubber {
   std::optional<ScrubFinding> advance(Nanoseconds now, bool may_share);
   // When advance has something to do; `never` if not.
   Nanoseconds due(Nanoseconds now) const;
+  // Pages of the table, or all of them, are summed up soon: how many.
+  std::uint64_t request(std::optional<TableId> table) { return scrub_.request(table); }
+  // Nothing that was asked for is waiting or under way.
+  bool has_answered() const { return scrub_.stats().requested == 0; }
   // To be evicted: pages and the generation that is corrupt.
   const std::map<PageKey, Generation>& corrupt() const { return corrupt_; }
   ScrubStats stats() const { return scrub_.stats(); }
@@ -50,6 +54,7 @@ class PageScrubber {
 
   void take_sum(std::optional<ScrubFinding>& found);
   void start(Nanoseconds now);
+  Result<> start_summing(FrameId frame);
 
   FrameOwner& owner_;
   const std::unique_ptr<FrameSummer> summer_;

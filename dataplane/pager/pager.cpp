@@ -6,8 +6,6 @@
 #include <bit>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "dataplane/base/check.hpp"
 
 namespace penstock {
@@ -233,22 +231,6 @@ void Pager::run_timers() {
       later(EvictPage{.page = page, .generation = generation});
   }
   scrub();
-}
-
-// A page whose bytes are not those that were loaded: somebody's stray write, or the memory itself. Its next fault reads
-// it again.
-void Pager::scrub() {
-  const std::optional<ScrubFinding> found =
-      scrubber_.advance(now_, copy_fences_.empty() && waiting_copies_.empty());
-  stats_.scrubbed_pages.store(scrubber_.stats().summed_total, std::memory_order_relaxed);
-  if (!found) return;
-  stats_.corrupt_pages.fetch_add(1, std::memory_order_relaxed);
-  PagerDecision corrupt = decision(PagerDecision::Kind::io_error, found->page);
-  corrupt.reason = FailureKind::internal;
-  corrupt.detail =
-      fmt::format("corrupt page: its checksum is {:016x} instead of {:016x}", found->found, found->expected);
-  news_.log(std::move(corrupt));
-  later(EvictPage{.page = found->page, .generation = found->generation});
 }
 
 std::optional<Nanoseconds> Pager::next_deadline() const {

@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -114,6 +115,11 @@ class Pager {
     bool closing = false;
     RequestId close_request{};
   };
+  struct OpenScrub {
+    RequestId request{};
+    std::uint64_t pages = 0;                              // Asked for.
+    std::uint64_t summed_before = 0, corrupt_before = 0;  // Totals.
+  };
   struct CopyFence {
     FenceId fence{};
     PageKey page{};
@@ -130,7 +136,10 @@ class Pager {
   void lose_writer();
   void change_condition(DeviceCondition condition);
   void run_timers();
+  // pager_scrub.cpp
   void scrub();
+  void answer_scrubs();
+  void reload(PageKey page);
   void finish_closed_tables();
 
   // pager_mail.cpp: what the service says.
@@ -143,6 +152,7 @@ class Pager {
   void take(const mail::CloseTable& message);
   void take(const mail::LoadTable& message);
   void take(const mail::EvictTable& message);
+  void take(const mail::ScrubTable& message);
   void take(const mail::ChangeBudget& message);
   void take(const mail::Stop& message);
   void refuse(RequestId request, FailureKind reason);
@@ -207,6 +217,8 @@ class Pager {
   std::unordered_map<TableId, OpenedTable> tables_;
   PinnedFigure pinned_;
   PageScrubber scrubber_;
+  std::vector<OpenScrub> scrubs_;
+  std::set<PageKey> to_reload_;  // Corrupt: once evicted they are read again.
 
   Nanoseconds now_{};
   std::vector<Event> events_, feeding_;

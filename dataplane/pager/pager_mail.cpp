@@ -181,6 +181,7 @@ void Pager::take(const mail::Stop&) {
     session->outbox().send_closing();
     after_sending(*session);
   }
+  for (const OpenScrub& scrub : std::exchange(scrubs_, {})) refuse(scrub.request, FailureKind::closing);
   loads_->cancel_all();
   loads_touched_ = true;
 }

@@ -54,6 +54,7 @@ Result<FenceId> GpuFiller::unmap(FrameId frame) {
 }
 
 Result<FenceId> GpuFiller::checksum(FrameId frame) {
+  if (writer_->has_kernels()) return writer_->checksum(frame);
   if (open_checksum_) return Error{Errc::busy, 0, "checksum"};
   const std::uint64_t bytes = frame_bytes_.at(frame);
   if (read_out_.size() < bytes) read_out_ = TRY(Mapping::anonymous(bytes, PageKind::transparent));
@@ -62,7 +63,8 @@ Result<FenceId> GpuFiller::checksum(FrameId frame) {
   return fence;
 }
 
-std::uint64_t GpuFiller::take_checksum(FenceId fence) {
+std::optional<Result<std::uint64_t>> GpuFiller::take_checksum(FenceId fence) {
+  if (writer_->has_kernels()) return writer_->take_checksum(fence);
   CHECK(open_checksum_ && open_checksum_->fence == fence);
   const std::uint64_t bytes = open_checksum_->bytes;
   open_checksum_.reset();

@@ -36,9 +36,9 @@ class GpuFiller final : public HostedFiller {
   int event_fd() const override { return writer_->event_fd(); }
   std::uint64_t incarnation() const override { return writer_->incarnation(); }
 
-  // One at a time: Errc::busy while another one's value was not taken.
+  // By the kernel, or, where the build has none for this GPU, by reading the frame out.
   Result<FenceId> checksum(FrameId frame) override;
-  std::uint64_t take_checksum(FenceId fence) override;
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override;
   std::uint64_t free_bytes() override;
 
  private:

@@ -67,7 +67,7 @@ Result<FenceId> HostFiller::checksum(FrameId frame) {
   return fence;
 }
 
-std::uint64_t HostFiller::take_checksum(FenceId fence) {
+std::optional<Result<std::uint64_t>> HostFiller::take_checksum(FenceId fence) {
   const auto found = checksums_.find(fence);
   CHECK(found != checksums_.end());
   const std::uint64_t value = found->second;

@@ -26,7 +26,7 @@ class HostFiller final : public HostedFiller {
   std::uint64_t incarnation() const override { return 1; }
 
   Result<FenceId> checksum(FrameId frame) override;
-  std::uint64_t take_checksum(FenceId fence) override;
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override;
   std::uint64_t free_bytes() override { return 0; }
 
  private:

@@ -11,10 +11,6 @@ namespace penstock {
 
 class HostedFiller : public FrameFiller {
  public:
-  // Queued like a copy: of a mapped frame, whole.
-  virtual Result<FenceId> checksum(FrameId frame) = 0;
-  // Of a checksum whose fence is reached; once.
-  virtual std::uint64_t take_checksum(FenceId fence) = 0;
   // Of the device; 0 when unknown.
   virtual std::uint64_t free_bytes() = 0;
 };

@@ -271,9 +271,13 @@ std::optional<Error> RemoteFiller::take_map_failure(FenceId fence) {
   return error;
 }
 
-std::optional<std::uint64_t> RemoteFiller::take_checksum(FenceId fence) {
+std::optional<Result<std::uint64_t>> RemoteFiller::take_checksum(FenceId fence) {
   const auto found = checksums_.find(fence);
-  if (found == checksums_.end()) return std::nullopt;
+  if (found == checksums_.end()) {
+    // A loss forgets the sums, and the next writer's fences begin above all that it was asked for.
+    if (running() && reached_ < fence) return std::nullopt;
+    return Error{Errc::device, 0, "the device's writer was lost"};
+  }
   const std::uint64_t value = found->second;
   checksums_.erase(found);
   return value;

@@ -60,9 +60,8 @@ class RemoteFiller final : public FrameFiller {
   int event_fd() const override { return events_.get(); }
   std::uint64_t incarnation() const override { return incarnation_; }
 
-  // Of the whole frame; take_checksum tells it after the fence, once.
-  Result<FenceId> checksum(FrameId frame);
-  std::optional<std::uint64_t> take_checksum(FenceId fence);
+  Result<FenceId> checksum(FrameId frame) override;
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override;
 
   // Leaves the quarantine, with a clean record: the next reached() starts a writer.
   void restart();

@@ -45,6 +45,11 @@ Result<FenceId> RemoteFrameWriter::copy(FrameId frame, std::uint64_t offset,
   return filler_->copy(frame, offset, source, conversion);
 }
 
+Result<FenceId> RemoteFrameWriter::sum(FrameId frame) {
+  if (at(frame).mapped_by != filler_->incarnation()) TRY(map(frame, RemoteFiller::Use::read));
+  return filler_->checksum(frame);
+}
+
 Result<FenceId> RemoteFrameWriter::copy_frame(FrameId to, FrameId from) {
   CHECK(to != from);
   TRY(check_fillable(to));

@@ -26,6 +26,10 @@ class RemoteFrameWriter final : public FrameWriter {
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                        const CopyConversion& conversion) override;
   Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+  Result<FenceId> sum(FrameId frame) override;
+  std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override {
+    return filler_->take_checksum(fence);
+  }
   std::span<std::byte> address(FrameId) override { return {}; }
   Result<> use_staging(std::span<std::byte> memory, int fd) override {
     return filler_->use_staging(memory, fd);

@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include "dataplane/base/check.hpp"
 #include "dataplane/base/memfd.hpp"
 
 namespace penstock {
@@ -180,8 +181,9 @@ void WriterLoop::answer_reached(FenceId own) {
     const InFlight& work = in_flight_.front();
     done = work.theirs;
     if (work.checksum) {
-      answers_.push_back(
-          {.kind = WriterAnswerKind::checksum, .fence = done, .value = filler_.take_checksum(work.own)});
+      const std::optional<Result<std::uint64_t>> sum = filler_.take_checksum(work.own);
+      CHECK(sum && *sum);  // A filler that is lost reaches no fence.
+      answers_.push_back({.kind = WriterAnswerKind::checksum, .fence = done, .value = **sum});
     }
     in_flight_.pop_front();
   }

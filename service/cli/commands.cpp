@@ -12,6 +12,7 @@ constexpr Command commands[] = {
     {"status", "show devices, checkpoints and clients of the service", define_status},
     {"load", "make a checkpoint resident", define_load},
     {"evict", "take pages of a checkpoint back", define_evict},
+    {"scrub", "check the resident bytes of a checkpoint now", define_scrub},
     {"inspect", "show what is in a checkpoint file; needs no service", define_inspect},
     {"doctor", "check what this machine offers", define_doctor},
     {"explain", "show the decisions of the service", define_explain},

@@ -28,6 +28,7 @@ RunCommand define_status(CLI::App& app);
 RunCommand define_top(CLI::App& app);
 RunCommand define_load(CLI::App& app);
 RunCommand define_evict(CLI::App& app);
+RunCommand define_scrub(CLI::App& app);
 RunCommand define_explain(CLI::App& app);
 RunCommand define_doctor(CLI::App& app);
 RunCommand define_inspect(CLI::App& app);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock load FILE: makes a checkpoint resident. penstock evict ID|FILE|--all: takes pages back.
+// penstock load FILE: makes a checkpoint resident.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "dataplane/base/event_fd.hpp"
@@ -97,36 +96,6 @@ int run_load(const Context& context, const std::string& path, const std::string&
       format_bytes(static_cast<std::uint64_t>(rate)))));
 }
 
-bool is_checkpoint_id(const std::string& word) {
-  return word.size() == 12 && word.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-int run_evict(const Context& context, const std::string& what, bool all) {
-  if (all != what.empty()) {
-    (void)context.report({FailureKind::invalid_argument,
-                          "evict wants one of: a checkpoint's id, a file, --all",
-                          "penstock status lists the ids"});
-    return exit_usage;
-  }
-  const auto link = ServiceLink::connect(context);
-  if (!link) return report_service_failure(context, link.error());
-  Json arguments{{"all", true}};
-  // A file of that very name goes before an id: it was typed, and exists.
-  if (!all && is_checkpoint_id(what) && ::access(what.c_str(), F_OK) != 0)
-    arguments = {{"id", what}};
-  else if (!all) {
-    const auto handle = link->open(what);
-    if (!handle) return report_service_failure(context, handle.error());
-    arguments = {{"checkpoint", *handle}};
-  }
-  const auto answer = link->ask("evict", arguments);
-  if (!answer) return report_service_failure(context, answer.error());
-  if (context.json) return context.finish(context.print_json(*answer));
-  return context.finish(context.print_text(fmt::format(
-      "{} evicted, {} kept: in use\n", format_bytes(find_number(*answer, "evicted_bytes").value_or(0)),
-      format_bytes(find_number(*answer, "kept_pinned_bytes").value_or(0)))));
-}
-
 }  // namespace
 
 RunCommand define_load(CLI::App& app) {
@@ -135,14 +104,6 @@ RunCommand define_load(CLI::App& app) {
   app.add_option("FILE", *path, "a checkpoint file")->required();
   app.add_option("--device", *device, "id of a device, as penstock status shows it")->type_name("ID");
   return [path, device](const Context& context) { return run_load(context, *path, *device); };
-}
-
-RunCommand define_evict(CLI::App& app) {
-  auto what = std::make_shared<std::string>();
-  auto all = std::make_shared<bool>(false);
-  app.add_option("ID|FILE", *what, "id of a checkpoint, or its file");
-  app.add_flag("--all", *all, "every checkpoint; root or the admin group");
-  return [what, all](const Context& context) { return run_evict(context, *what, *all); };
 }
 
 }  // namespace penstock

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "service/control/query_arguments.hpp"
 #include "service/control/status_json.hpp"
 
 namespace penstock {
@@ -15,25 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-template <class T>
-T value_or(const Json& object, const char* key, T otherwise) {
-  const auto found = object.find(key);
-  if (found == object.end()) return otherwise;
-  if constexpr (std::is_same_v<T, std::string>) {
-    return found->is_string() ? found->get<std::string>() : otherwise;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return found->is_boolean() ? found->get<bool>() : otherwise;
-  } else {
-    return found->is_number_unsigned() ? found->get<T>() : otherwise;
-  }
-}
-
-// What several devices or tables answered, added up, answered once when the last is in.
-struct Collected {
-  std::size_t waiting = 0;
-  std::uint64_t bytes = 0, kept_pinned_bytes = 0;
-};
 
 }  // namespace
 
@@ -54,6 +36,7 @@ void Queries::run(std::uint64_t request, const wire::Query& query) {
     case wire::QueryKind::explain: return explain(request, arguments);
     case wire::QueryKind::load: return load(request, arguments);
     case wire::QueryKind::evict: return evict(request, arguments);
+    case wire::QueryKind::scrub: return scrub(request, arguments);
   }
 }
 
@@ -113,55 +96,6 @@ void Queries::load(std::uint64_t request, const Json& arguments) {
                               {"direct_bytes", done.direct_bytes},
                               {"cached_bytes", done.cached_bytes}}));
       });
-}
-
-void Queries::evict(std::uint64_t request, const Json& arguments) {
-  const bool all = value_or<bool>(arguments, "all", false);
-  const std::string id = value_or<std::string>(arguments, "id", "");
-  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
-  std::vector<std::shared_ptr<SharedTable>> tables;
-  if (all) {
-    if (!session_.is_admin()) {
-      return session_.refuse(request,
-                             {FailureKind::not_permitted, "evicting everything needs root or the admin group",
-                              "see service.admin_group"});
-    }
-    for (const auto& [number, table] : service_.tables.tables()) {
-      if (!table->key.empty()) tables.push_back(table);
-    }
-  } else {
-    const auto checkpoint =
-        handle != session_.checkpoints_.end() ? handle->second : service_.checkpoints.find(id);
-    if (!checkpoint) {
-      return session_.refuse(request, {FailureKind::not_found, fmt::format("there is no checkpoint {}", id),
-                                       "penstock status lists them"});
-    }
-    const std::uint32_t own = handle != session_.checkpoints_.end() ? 1 : 0;
-    if (!session_.is_admin() && checkpoint->sessions > own) {
-      return session_.refuse(request, {FailureKind::not_permitted,
-                                       fmt::format("checkpoint {} is used by others", checkpoint->id),
-                                       "evicting what others use needs root or the admin group"});
-    }
-    tables = service_.tables.of(*checkpoint);
-  }
-  auto collected = std::make_shared<Collected>();
-  collected->waiting = tables.size();
-  const auto finish = [self = session_.shared_from_this(), request, collected] {
-    if (self->alive()) {
-      self->answer_json(request, text_of({{"evicted_bytes", collected->bytes},
-                                          {"kept_pinned_bytes", collected->kept_pinned_bytes}}));
-    }
-  };
-  if (tables.empty()) return finish();
-  for (const auto& table : tables) {
-    table->device->ask(
-        mail::EvictTable{.request = {}, .any_table = false, .table = table->id, .bytes = ~0ull},
-        [collected, finish](const RequestDone& done) {
-          collected->bytes += done.bytes;
-          collected->kept_pinned_bytes += done.kept_pinned_bytes;
-          if (--collected->waiting == 0) finish();
-        });
-  }
 }
 
 }  // namespace penstock

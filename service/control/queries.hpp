@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions in JSON: status, explain, load, evict, doctor; the answers are those of the command line (one object each).
+// Questions in JSON: status, explain, load, evict, doctor, scrub; the answers are those of the command line (one object each).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -20,6 +23,10 @@ class Queries {
  private:
   void load(std::uint64_t request, const nlohmann::json& arguments);
   void evict(std::uint64_t request, const nlohmann::json& arguments);
+  void scrub(std::uint64_t request, const nlohmann::json& arguments);
+  // The tables of what the arguments name: all, a checkpoint's id, or one that this client has open.
+  Outcome<std::vector<std::shared_ptr<SharedTable>>> tables_named(const nlohmann::json& arguments,
+                                                                  std::string_view verb);
   void explain(std::uint64_t request, const nlohmann::json& arguments);
   std::string status() const;
   std::string doctor() const;

@@ -26,6 +26,7 @@ std::string_view name_of(PagerDecision::Kind kind) {
     case PagerDecision::Kind::stuck: return "stuck";
     case PagerDecision::Kind::unstuck: return "unstuck";
     case PagerDecision::Kind::io_error: return "io_error";
+    case PagerDecision::Kind::corrupt: return "corrupt";
   }
   return "";
 }
@@ -151,12 +152,17 @@ void Service::hear(const PeerGone& gone) {
 void Service::hear(const PagerDecision& decision) {
   const bool evicted = decision.kind == PagerDecision::Kind::evict;
   state_->decide(name_of(decision.kind), subject_of(*state_, decision), decision.bytes,
-                 evicted                                      ? name_of(decision.evict_reason)
-                 : decision.kind == PagerDecision::Kind::load ? "fault or prefetch"
-                                                              : failure_kind_name(decision.reason),
+                 evicted                                         ? name_of(decision.evict_reason)
+                 : decision.kind == PagerDecision::Kind::load    ? "fault or prefetch"
+                 : decision.kind == PagerDecision::Kind::corrupt ? "its bytes are not those that were loaded"
+                                                                 : failure_kind_name(decision.reason),
                  {{"used_bytes", decision.used_bytes},
                   {"budget_bytes", decision.budget_bytes},
                   {"page", decision.page}});
+  if (decision.kind == PagerDecision::Kind::corrupt) {
+    spdlog::error("page {} of checkpoint {} is corrupt: {}; it is read again once nobody uses it",
+                  decision.page, subject_of(*state_, decision), decision.detail);
+  }
   const bool stuck = decision.kind == PagerDecision::Kind::stuck;
   if (!stuck && decision.kind != PagerDecision::Kind::unstuck) return;
   const auto found = state_->sessions.find(decision.session);

@@ -67,6 +67,8 @@ Json device_json(const ServiceState& service, std::size_t position) {
           {"direct_bytes", stats.direct_bytes.load()},
           {"cached_bytes", stats.cached_bytes.load()},
           {"writer_losses", stats.writer_losses.load()},
+          {"scrubbed_pages", stats.scrubbed_pages.load()},
+          {"corrupt_pages", stats.corrupt_pages.load()},
           {"state", device.stopped() ? "stopped" : device_condition_name(stats.condition)}};
 }
 

@@ -153,7 +153,7 @@ Answer read_query(const Datagram& datagram) {
   const auto tail = datagram.bytes.subspan(sizeof wire);
   if (wire.json_bytes != tail.size()) return broken("a message has the wrong size");
   Query message;
-  message.kind = TRY(enum_of(wire.kind, QueryKind::doctor, "kind of a query"));
+  message.kind = TRY(enum_of(wire.kind, QueryKind::scrub, "kind of a query"));
   message.json.assign(reinterpret_cast<const char*>(tail.data()), tail.size());
   if (!is_utf8(message.json) || message.json.find('\0') != std::string::npos)
     return broken("JSON of a query");

@@ -7,7 +7,7 @@ namespace {
 static_assert(static_cast<int>(TableKind::anonymous) == PSTW_TABLE_ANONYMOUS);
 static_assert(static_cast<int>(RevokeMode::cooperative) == PSTW_MODE_COOPERATIVE);
 static_assert(static_cast<int>(Layout::scattered) == PSTW_LAYOUT_SCATTERED);
-static_assert(static_cast<int>(QueryKind::doctor) == PSTW_QUERY_DOCTOR);
+static_assert(static_cast<int>(QueryKind::scrub) == PSTW_QUERY_SCRUB);
 
 std::uint32_t count_descriptors(const OpenCheckpoint& message) {
   std::uint32_t count = 0;

@@ -76,7 +76,7 @@ struct Free {
   std::uint64_t bytes = 0;
   std::uint64_t timeout_ns = 0;
 };
-enum class QueryKind : std::uint8_t { status, explain, load, evict, doctor };
+enum class QueryKind : std::uint8_t { status, explain, load, evict, doctor, scrub };
 struct Query {
   QueryKind kind = QueryKind::status;
   std::string json;

@@ -300,6 +300,7 @@ enum pstw_query_kind {
   PSTW_QUERY_LOAD = 2,
   PSTW_QUERY_EVICT = 3,
   PSTW_QUERY_DOCTOR = 4,
+  PSTW_QUERY_SCRUB = 5,
 };
 struct pstw_query {  // Followed by json_bytes of JSON, an object; zero bytes read as {}.
   struct pstw_header header;

@@ -233,6 +233,19 @@ DeviceLimits FaultyDevice::Owner::limits() const {
   return limits;
 }
 
+Result<FenceId> FaultyDevice::Writer::sum(FrameId frame) {
+  const Guard guard(state_.mutex);
+  if (state_.writer_lost) return state_.lost();
+  static_cast<void>(state_.alive(frame));
+  return device_.sum(frame);
+}
+
+std::optional<Result<std::uint64_t>> FaultyDevice::Writer::take_sum(FenceId fence) {
+  const Guard guard(state_.mutex);
+  if (state_.writer_lost) return state_.lost();
+  return device_.take_sum(fence);
+}
+
 std::span<std::byte> FaultyDevice::Writer::address(FrameId frame) {
   const Guard guard(state_.mutex);
   static_cast<void>(state_.alive(frame));

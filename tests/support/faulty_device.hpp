@@ -132,6 +132,8 @@ class FaultyDevice {
     Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                          const CopyConversion& conversion) override;
     Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+    Result<FenceId> sum(FrameId frame) override;
+    std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override;
     std::span<std::byte> address(FrameId frame) override;
     Result<FenceId> reached() override;
     int event_fd() const override { return wake_.fd(); }

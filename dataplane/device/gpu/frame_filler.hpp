@@ -42,6 +42,17 @@ class FrameFiller {
   virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                const CopyConversion& conversion) = 0;
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
+  // The checksum (dataplane/kernels/convert.hpp) of a whole mapped frame, taken behind what is queued for it. One at a
+  // time: Errc::busy.
+  virtual Result<FenceId> checksum(FrameId frame) {
+    static_cast<void>(frame);
+    return Error{Errc::unsupported, 0, "checksum"};
+  }
+  // Nothing before that fence; then once. Errc::device: the filler was lost before.
+  virtual std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) {
+    static_cast<void>(fence);
+    return Error{Errc::unsupported, 0, "checksum"};
+  }
   virtual void flush() {}
 
   virtual Result<FenceId> reached() = 0;

@@ -55,6 +55,14 @@ class Writer final : public FrameWriter {
     return state_.filler().copy_frame(to, from);
   }
   void flush() override { state_.filler().flush(); }
+  Result<FenceId> sum(FrameId frame) override {
+    CHECK(state_.at(frame).attached);
+    TRY(state_.map_now(frame, FrameFiller::Use::read));
+    return state_.filler().checksum(frame);
+  }
+  std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override {
+    return state_.filler().take_checksum(fence);
+  }
   std::span<std::byte> address(FrameId) override { return {}; }
   Result<FenceId> reached() override { return state_.reached(); }
   int event_fd() const override { return state_.writer_fd(); }

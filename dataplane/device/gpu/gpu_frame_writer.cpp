@@ -89,7 +89,8 @@ Result<FenceId> GpuFrameWriter::unmap(FrameId frame) {
   CHECK(entry != frames_.end());
   if (!entry->second.failed) {
     // Unmapping under running work kills the context. Nothing runs, if the caller has seen the fences; if not, this waits.
-    const DriverCode idle = context_->synchronize(stream_of(frame));
+    DriverCode idle = context_->synchronize(stream_of(frame));
+    if (idle.ok()) idle = end_sum_of(frame);
     if (!idle.ok()) return lose(idle);
     const DriverCode code = unmap_frame(entry->second);
     if (!code.ok()) return lose(code);

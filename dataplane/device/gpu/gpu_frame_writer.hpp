@@ -53,6 +53,12 @@ class GpuFrameWriter final : public FrameFiller {
   int event_fd() const override { return wake_.fd(); }
   std::uint64_t incarnation() const override { return 1; }
 
+  // With the kernel, on a stream of its own, whose priority is the driver's default: the lowest of CUDA's. Errc::unsupported
+  // where the build has none for this GPU.
+  Result<FenceId> checksum(FrameId frame) override;
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override;
+  bool has_kernels() const { return has_kernels_; }
+
   // Queues a copy of the whole frame to host memory, which stays valid until the fence.
   Result<FenceId> read_out(FrameId frame, std::span<std::byte> to);
   Result<DeviceMemoryFigures> memory_figures();
@@ -76,6 +82,12 @@ class GpuFrameWriter final : public FrameFiller {
 
   GpuFrameWriter(std::shared_ptr<GpuDriver> driver, std::unique_ptr<DriverContext> context,
                  const GpuWriterOptions& options, EventFd wake);
+  struct OpenSum {
+    FrameId frame{};
+    FenceId fence{};
+    std::uint64_t bytes = 0;
+  };
+
   Result<> prepare();
   Result<> ready_to_queue();
   MappedFrame& at(FrameId frame);
@@ -86,6 +98,8 @@ class GpuFrameWriter final : public FrameFiller {
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
   Result<> copy_scattered(DeviceAddress to, std::span<const std::byte> source,
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
+  DriverCode prepare_sum(std::uint64_t bytes);
+  DriverCode end_sum_of(FrameId frame);
   bool can_scatter(std::span<const std::byte> source) const;
   // What was queued on the stream so far is behind the fence.
   Result<FenceId> fence_behind(StreamHandle stream, std::size_t chunks = 0);
@@ -113,6 +127,12 @@ class GpuFrameWriter final : public FrameFiller {
   std::vector<EventHandle> events_made_;  // All of them, for the end.
   FenceId newest_{};
   std::unique_ptr<Staging> staging_;
+  // Made at the first checksum: its stream, and one chunk for the sum and the list of tiles.
+  std::optional<StreamHandle> sum_stream_;
+  std::unique_ptr<Staging> sum_memory_;
+  std::byte* sum_at_ = nullptr;
+  std::vector<ChecksumTile> tiles_;  // Scratch.
+  std::optional<OpenSum> open_sum_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;

@@ -56,6 +56,7 @@ GpuFrameWriter::~GpuFrameWriter() {
   static_cast<void>(insist([&] { return context_->enter(); }));
   // In a lost context the answers are all the same error, and nothing runs.
   for (const StreamHandle stream : streams_) static_cast<void>(context_->synchronize(stream));
+  if (sum_stream_) static_cast<void>(context_->synchronize(*sum_stream_));
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -71,12 +72,14 @@ void GpuFrameWriter::clean_up() {
     if (!frame.failed) static_cast<void>(unmap_frame(frame));
   }
   staging_.reset();
+  sum_memory_.reset();
   for (const EventHandle event : events_made_) {
     static_cast<void>(insist([&] { return context_->destroy_event(event); }));
   }
   for (const StreamHandle stream : streams_) {
     static_cast<void>(insist([&] { return context_->destroy_stream(stream); }));
   }
+  if (sum_stream_) static_cast<void>(insist([&] { return context_->destroy_stream(*sum_stream_); }));
   if (!registered_.empty()) {
     static_cast<void>(insist([&] { return context_->unregister_host(registered_.data()); }));
   }

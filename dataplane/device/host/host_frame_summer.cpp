@@ -36,7 +36,7 @@ HostFrameSummer::~HostFrameSummer() {
   thread_.join();
 }
 
-Result<> HostFrameSummer::start(int frame_fd, std::uint64_t bytes) {
+Result<> HostFrameSummer::start(FrameId, int frame_fd, std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     if (busy_) return Error{Errc::busy, 0, "frame summer"};

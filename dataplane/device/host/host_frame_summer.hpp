@@ -18,7 +18,8 @@ class HostFrameSummer final : public FrameSummer {
   // Waits for the sum that is under way.
   ~HostFrameSummer() override;
 
-  Result<> start(int frame_fd, std::uint64_t bytes) override;
+  bool wants_descriptors() const override { return true; }
+  Result<> start(FrameId frame, int frame_fd, std::uint64_t bytes) override;
   std::optional<Result<std::uint64_t>> take() override;
 
  private:

@@ -20,8 +20,8 @@ struct Question {
 };
 constexpr std::array questions{
     Question{"status", wire::QueryKind::status}, Question{"explain", wire::QueryKind::explain},
-    Question{"load", wire::QueryKind::load}, Question{"evict", wire::QueryKind::evict},
-    Question{"doctor", wire::QueryKind::doctor}};
+    Question{"load", wire::QueryKind::load},     Question{"evict", wire::QueryKind::evict},
+    Question{"doctor", wire::QueryKind::doctor}, Question{"scrub", wire::QueryKind::scrub}};
 // Silence that is allowed; a load tells its progress meanwhile.
 constexpr Nanoseconds silence_max = std::chrono::seconds(120);
 

@@ -333,7 +333,7 @@ PST_API void pst_host_buffer_close(pst_host_buffer* buffer);
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
-/* `what`: "status", "explain", "load", "evict", "doctor"; arguments and answer are JSON texts as the command line's. *json
+/* `what`: "status", "explain", "load", "evict", "doctor", "scrub"; arguments and answer are JSON texts as the command line's. *json
  * is released with pst_release_text. */
 PST_API pst_status pst_query(pst_client* client, const char* what, const char* arguments_json, char** json);
 PST_API void pst_release_text(char* json);

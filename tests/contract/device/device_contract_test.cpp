@@ -228,6 +228,33 @@ TEST_P(DeviceContract, APublishedFrameRefusesWriters) {
   EXPECT_EQ(device_->read_as_client(fd->get()), source);
 }
 
+TEST_P(DeviceContract, TheSumOfAFrameIsThatOfItsBytes) {
+  const FrameId frame = make_attached();
+  const std::vector<std::byte> content = pattern(frame_bytes(), 11);
+  write(frame, 0, content);
+  static_cast<void>(published(frame));
+  for (int round = 0; round < 3; ++round) {
+    const Result<FenceId> fence = writer().sum(frame);
+    if (!fence && fence.error().code == Errc::unsupported) {
+      GTEST_SKIP()
+          << "requires a writer that has the context of a GPU, and device code or a process of its own";
+    }
+    ASSERT_TRUE(fence.has_value());
+    writer().flush();
+    ASSERT_TRUE(wait_reached(writer(), *fence));
+    const auto sum = writer().take_sum(*fence);
+    ASSERT_TRUE(sum.has_value() && sum->has_value());
+    EXPECT_EQ(**sum, checksum(content));
+  }
+  // One whose frame goes meanwhile is still answered, whatever it says.
+  const Result<FenceId> fence = writer().sum(frame);
+  ASSERT_TRUE(fence.has_value());
+  writer().detach(frame);
+  owner().destroy(frame);
+  ASSERT_TRUE(wait_reached(writer(), *fence));
+  EXPECT_TRUE(writer().take_sum(*fence).has_value());
+}
+
 TEST_P(DeviceContract, AFrameIsSharedAsOftenAsThereAreClients) {
   const FrameId frame = make_attached();
   write(frame, 0, pattern(frame_bytes(), 8));

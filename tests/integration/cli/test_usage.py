@@ -6,7 +6,7 @@ import unittest
 
 from command import penstock
 
-COMMANDS = ("status", "load", "evict", "inspect", "doctor", "explain", "top", "make-checkpoint", "simulate")
+COMMANDS = ("status", "load", "evict", "scrub", "inspect", "doctor", "explain", "top", "make-checkpoint", "simulate")
 
 
 class Usage(unittest.TestCase):

@@ -28,7 +28,7 @@ TEST(HostFrameSummer, SumsUpWhatTheOwnerWrote) {
   HostFrameSummer summer;
   for (const int value : {0, 7}) {
     std::ranges::fill(memory->bytes(), static_cast<std::byte>(value));
-    ASSERT_TRUE(summer.start(file->get(), frame_bytes));
+    ASSERT_TRUE(summer.start(FrameId{}, file->get(), frame_bytes));
     EXPECT_EQ(wait_for(summer), checksum(memory->bytes()));
   }
 }
@@ -38,30 +38,30 @@ TEST(HostFrameSummer, TakesOneFrameAtATimeAndAnswersOnce) {
   ASSERT_TRUE(file);
   HostFrameSummer summer;
   EXPECT_FALSE(summer.take());
-  ASSERT_TRUE(summer.start(file->get(), frame_bytes));
-  const Result<> second = summer.start(file->get(), frame_bytes);
+  ASSERT_TRUE(summer.start(FrameId{}, file->get(), frame_bytes));
+  const Result<> second = summer.start(FrameId{}, file->get(), frame_bytes);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::busy);
   EXPECT_TRUE(wait_for(summer));
   EXPECT_FALSE(summer.take());
-  EXPECT_TRUE(summer.start(file->get(), frame_bytes));
+  EXPECT_TRUE(summer.start(FrameId{}, file->get(), frame_bytes));
 }
 
 TEST(HostFrameSummer, GoesOnWhenTheFrameIsClosed) {
   auto file = create_memfd("frame", frame_bytes);
   ASSERT_TRUE(file);
   HostFrameSummer summer;
-  ASSERT_TRUE(summer.start(file->get(), frame_bytes));
+  ASSERT_TRUE(summer.start(FrameId{}, file->get(), frame_bytes));
   file->reset();
   EXPECT_EQ(wait_for(summer), checksum(std::vector<std::byte>(frame_bytes)));
 }
 
 TEST(HostFrameSummer, SaysWhatItCannotMap) {
   HostFrameSummer summer;
-  EXPECT_FALSE(summer.start(-1, frame_bytes));
+  EXPECT_FALSE(summer.start(FrameId{}, -1, frame_bytes));
   auto file = create_memfd("frame", frame_bytes);
   ASSERT_TRUE(file);
-  ASSERT_TRUE(summer.start(file->get(), 0));
+  ASSERT_TRUE(summer.start(FrameId{}, file->get(), 0));
   EXPECT_EQ(wait_for(summer), std::nullopt);
 }
 

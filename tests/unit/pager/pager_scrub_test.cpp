@@ -67,8 +67,9 @@ TEST_F(PagerScrub, FindsAStrayWriteEvictsThePageAndReadsItAgain) {
   ASSERT_EQ(revoke.page, 1u);
   port->say(PeerAcked{.table = 1, .page = 1, .generation = revoke.generation});
   rig.settle();
-  EXPECT_EQ(rig.residency(1, 1), Residency::absent);
   EXPECT_EQ(rig.residency(1, 0), Residency::resident);
+  // By itself, before anybody faults.
+  EXPECT_EQ(rig.residency(1, 1), Residency::resident);
   EXPECT_EQ(fault(1), good);
   EXPECT_GT(generations[1], revoke.generation);
   ASSERT_TRUE(sums(6));
@@ -77,7 +78,8 @@ TEST_F(PagerScrub, FindsAStrayWriteEvictsThePageAndReadsItAgain) {
 
   bool logged = false;
   for (const PagerDecision& decision : rig.take_news<PagerDecision>())
-    logged = logged || (decision.page == 1 && decision.detail.starts_with("corrupt page: its checksum is "));
+    logged = logged || (decision.kind == PagerDecision::Kind::corrupt && decision.page == 1 &&
+                        decision.detail.starts_with("its checksum is "));
   EXPECT_TRUE(logged);
 }
 
@@ -96,8 +98,30 @@ TEST_F(PagerScrub, TakesACorruptPageInUseOnceItIsIdle) {
   EXPECT_EQ(second.generation, first.generation);
   port->say(PeerAcked{.table = 1, .page = 0, .generation = second.generation});
   rig.settle();
-  EXPECT_EQ(rig.residency(1, 0), Residency::absent);
+  EXPECT_EQ(rig.residency(1, 0), Residency::resident);
   EXPECT_EQ(rig.stats.corrupt_pages.load(), 1u);
+  EXPECT_EQ(rig.stats.evictions[static_cast<std::size_t>(EvictReason::request)].load(), 1u);
+}
+
+TEST_F(PagerScrub, AnswersWhoAskedOnceItHasLooked) {
+  fault(0);
+  fault(1);
+  ASSERT_TRUE(sums(2));
+  write_astray(2);
+  rig.mail(mail::ScrubTable{.request = RequestId{7}, .table = TableId{1}});
+  std::vector<RequestDone> answers;
+  ASSERT_TRUE(runs_until([&] {
+    for (RequestDone& done : rig.take_news<RequestDone>()) answers.push_back(std::move(done));
+    return !answers.empty();
+  }));
+  EXPECT_EQ(answers.front().request, RequestId{7});
+  EXPECT_EQ(answers.front().bytes, 2 * frame);
+  EXPECT_EQ(answers.front().corrupt_pages, 1u);
+  rig.mail(mail::ScrubTable{.request = RequestId{8}, .table = TableId{99}});
+  rig.settle();
+  answers = rig.take_news<RequestDone>();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers.front().reason, FailureKind::not_found);
 }
 
 TEST_F(PagerScrub, ForgetsPagesOfATableThatIsClosed) {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions that many tables answer: evict, scrub.
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "service/control/queries.hpp"
+#include "service/control/query_arguments.hpp"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+using Tables = std::vector<std::shared_ptr<SharedTable>>;
+
+// What the tables answered, added up, answered once when the last is in.
+struct Collected {
+  std::size_t waiting = 0;
+  std::uint64_t bytes = 0, kept_pinned_bytes = 0, corrupt_pages = 0;
+
+  void add(const RequestDone& done) {
+    bytes += done.bytes;
+    kept_pinned_bytes += done.kept_pinned_bytes;
+    corrupt_pages += done.corrupt_pages;
+  }
+};
+
+// Asks each table's device; `finish` is called once, at once where there is no table.
+template <class Mail>
+void ask_all(const Tables& tables, const Mail& mail, std::function<void(const Collected&)> finish) {
+  auto collected = std::make_shared<Collected>();
+  collected->waiting = tables.size();
+  if (tables.empty()) return finish(*collected);
+  for (const auto& table : tables) {
+    Mail one = mail;
+    one.table = table->id;
+    table->device->ask(one, [collected, finish](const RequestDone& done) {
+      collected->add(done);
+      if (--collected->waiting == 0) finish(*collected);
+    });
+  }
+}
+
+}  // namespace
+
+Outcome<Tables> Queries::tables_named(const Json& arguments, std::string_view verb) {
+  if (value_or<bool>(arguments, "all", false)) {
+    if (!session_.is_admin()) {
+      return fail(FailureKind::not_permitted,
+                  fmt::format("{} everything needs root or the admin group", verb),
+                  "see service.admin_group");
+    }
+    Tables tables;
+    for (const auto& [number, table] : service_.tables.tables()) {
+      if (!table->key.empty()) tables.push_back(table);
+    }
+    return tables;
+  }
+  const std::string id = value_or<std::string>(arguments, "id", "");
+  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
+  const bool is_open = handle != session_.checkpoints_.end();
+  const auto checkpoint = is_open ? handle->second : service_.checkpoints.find(id);
+  if (!checkpoint) {
+    return fail(FailureKind::not_found, fmt::format("there is no checkpoint {}", id),
+                "penstock status lists them");
+  }
+  if (!session_.is_admin() && checkpoint->sessions > (is_open ? 1u : 0u)) {
+    return fail(FailureKind::not_permitted, fmt::format("checkpoint {} is used by others", checkpoint->id),
+                fmt::format("{} what others use needs root or the admin group", verb));
+  }
+  return service_.tables.of(*checkpoint);
+}
+
+void Queries::evict(std::uint64_t request, const Json& arguments) {
+  auto tables = tables_named(arguments, "evicting");
+  if (!tables) return session_.refuse(request, tables.error());
+  ask_all(*tables, mail::EvictTable{.request = {}, .any_table = false, .table = {}, .bytes = ~0ull},
+          [self = session_.shared_from_this(), request](const Collected& collected) {
+            if (!self->alive()) return;
+            self->answer_json(request, Json{{"evicted_bytes", collected.bytes},
+                                            {"kept_pinned_bytes", collected.kept_pinned_bytes}}
+                                           .dump());
+          });
+}
+
+void Queries::scrub(std::uint64_t request, const Json& arguments) {
+  auto tables = tables_named(arguments, "scrubbing");
+  if (!tables) return session_.refuse(request, tables.error());
+  ask_all(*tables, mail::ScrubTable{.request = {}, .any_table = false, .table = {}},
+          [self = session_.shared_from_this(), request](const Collected& collected) {
+            if (!self->alive()) return;
+            self->answer_json(
+                request,
+                Json{{"scrubbed_bytes", collected.bytes}, {"corrupt_pages", collected.corrupt_pages}}.dump());
+          });
+}
+
+}  // namespace penstock

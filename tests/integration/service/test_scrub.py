@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stray writes into resident pages: found by checksums, reported, and read again from the file."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+
+import daemon
+from test_gpu_devices import GpuDaemon, needs_fakes
+
+MIB = 1 << 20
+
+
+def flip_in_mapping(pid: int, name: str, offset: int) -> int:
+    """Flips a byte of each shared mapping of that name in the process; returns how many there are."""
+    flipped = 0
+    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
+        if name not in line or "rw-s" not in line:
+            continue
+        start, end = (int(word, 16) for word in line.split()[0].split("-"))
+        # A frame may be several mappings; the one with the offset counts.
+        first = int(line.split()[2], 16)
+        if not first <= offset < first + end - start:
+            continue
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(start + offset - first)
+            byte = memory.read(1)
+            memory.seek(start + offset - first)
+            memory.write(bytes([byte[0] ^ 0xff]))
+        flipped += 1
+    return flipped
+
+
+def flip_in_frame(pid: int, offset: int) -> int:
+    """Flips a byte of each frame of a fake GPU that the process has a descriptor of; returns how many there are."""
+    frames = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        if re.search(r"memfd:fake-\w+ device \d", os.readlink(entry)):
+            frames[entry.stat().st_ino] = entry
+    for entry in frames.values():
+        with open(entry, "r+b", buffering=0) as frame:
+            byte = os.pread(frame.fileno(), 1, offset)
+            os.pwrite(frame.fileno(), bytes([byte[0] ^ 0xff]), offset)
+    return len(frames)
+
+
+class Scrub(unittest.TestCase):
+    def watch(self, running: daemon.Daemon, flip: Callable[[], int]) -> None:
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path, tensors=8)
+        self.assertNotIn("error", running.ask("load", str(path)))
+        pages = running.device()["used_bytes"]
+        first = running.ask("scrub", str(path))
+        self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, first)
+        self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, running.ask("scrub", str(path)))
+        self.assertGreater(flip(), 0)
+        found = running.ask("scrub", str(path))["corrupt_pages"]
+        self.assertGreater(found, 0)
+        # Read again, by itself, and right.
+        self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == pages))
+        time_limit = time.monotonic() + 20
+        while running.ask("scrub", str(path))["scrubbed_bytes"] < pages:
+            self.assertLess(time.monotonic(), time_limit)
+        self.assertEqual(0, running.ask("scrub", str(path))["corrupt_pages"])
+        decisions = [one for one in running.ask("explain")["decisions"] if one["kind"] == "corrupt"]
+        self.assertEqual(found, sum(one["repeated"] for one in decisions))
+        self.assertEqual("its bytes are not those that were loaded", decisions[0]["reason"])
+        self.assertIn("is corrupt: its checksum is", running.log())
+        self.assertEqual(found, running.device()["corrupt_pages"])
+
+    def test_of_gpu_frames(self) -> None:
+        for vendor in ("cuda", "hip"):
+            needs_fakes(self, vendor)
+            with self.subTest(vendor), GpuDaemon(vendor) as running:
+                self.watch(running, lambda service=running: flip_in_frame(service.process.pid, 12 * MIB))
+
+    def test_of_host_frames(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("requires root: the memory of another process")
+        with daemon.Daemon() as running:
+            self.watch(running, lambda: flip_in_mapping(running.process.pid, "penstock-frame", 5 * MIB))
+
+    def test_the_background_finds_it_without_being_asked(self) -> None:
+        needs_fakes(self, "cuda")
+        with GpuDaemon("cuda") as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path, tensors=8)
+            self.assertNotIn("error", running.ask("load", str(path)))
+            running.ask("scrub", str(path))
+            flip_in_frame(running.process.pid, 12 * MIB)
+            self.assertTrue(daemon.wait_until(lambda: running.device()["corrupt_pages"] > 0, 20))
+
+
+if __name__ == "__main__":
+    unittest.main()
