@@ -80,6 +80,8 @@ class FrameOwner {
   // Publishes: after the last fence of what fills it; copies may read it all the while. The caller sends the descriptor at
   // once.
   virtual Result<ExportedFrame> share(FrameId frame, FrameAccess access) = 0;
+  // While reached() is Errc::closed: the device is gone, and with it what its frames held.
+  virtual bool contents_lost() const { return false; }
   // Readable when reap would return something. May be -1 when creation always answers at once.
   virtual int event_fd() const = 0;
 
@@ -116,8 +118,6 @@ class FrameWriter {
                                const CopyConversion& conversion) = 0;
   // Whole frame to whole frame (make private). REQUIRES: both attached.
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
-  // What is queued may wait for this, or for reached().
-  virtual void flush() {}
   // Queues the checksum (dataplane/kernels/convert.hpp) of an attached frame, as it is behind the copies queued before.
   // One at a time: Errc::busy. Errc::unsupported: frames are addressable, or nobody can.
   virtual Result<FenceId> sum(FrameId frame) {
@@ -129,11 +129,14 @@ class FrameWriter {
     static_cast<void>(fence);
     return Error{Errc::unsupported, 0, "checksum of a frame"};
   }
+  // What is queued may wait for this, or for reached().
+  virtual void flush() {}
   // Host memory only: where reads may write directly. Empty on devices that are not addressable.
   virtual std::span<std::byte> address(FrameId frame) = 0;
   // The newest fence reached; polls, never waits. Errc::device when the writer is lost: every frame with a fence not
   // reached is undefined and must be destroyed; frames attached before take no more copies. Another writer may follow:
-  // after at least one such error this succeeds again, with a fence above all that were lost. Errc::closed: none will.
+  // after at least one such error this succeeds again, with a fence above all that were lost. Errc::closed: none
+  // for now, nor can frames be made; it may succeed again later.
   virtual Result<FenceId> reached() = 0;
   // Readable when reached() may have moved.
   virtual int event_fd() const = 0;

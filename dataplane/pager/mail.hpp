@@ -135,6 +135,7 @@ struct PagerStopped {
 // What its writer lets the device do has changed.
 struct ConditionChanged {
   DeviceCondition condition = DeviceCondition::ready;
+  bool contents_lost = false;  // Of what is resident nothing can be used any more, nor mapped by anybody.
 };
 using PagerNews = std::variant<RequestDone, PeerGone, PagerDecision, PagerStopped, ConditionChanged>;
 

@@ -206,7 +206,9 @@ void Pager::lose_writer() {
 
 void Pager::change_condition(DeviceCondition condition) {
   if (stats_.condition.exchange(condition, std::memory_order_relaxed) == condition) return;
-  news_.answer(ConditionChanged{condition});
+  news_.answer(
+      ConditionChanged{.condition = condition,
+                       .contents_lost = condition == DeviceCondition::quarantined && owner_.contents_lost()});
 }
 
 void Pager::run_timers() {

@@ -11,8 +11,8 @@ namespace penstock {
 
 enum class DeviceCondition : std::uint8_t {
   ready,
-  recovering,   // Its writer is lost; another one is on its way.
-  quarantined,  // Nothing can be loaded any more; what is resident stays.
+  recovering,  // Its writer is lost; another one is on its way.
+  quarantined,  // Nothing can be loaded until it is found to work again; what is resident stays, unless it was lost.
 };
 
 constexpr std::string_view device_condition_name(DeviceCondition condition) {

@@ -57,7 +57,8 @@ RemoteFiller::RemoteFiller(WriterProgram program, const RemoteFillerOptions& opt
       events_(std::move(events)),
       timer_(std::move(timer)),
       wake_(std::move(wake)),
-      policy_(options.restarts) {}
+      policy_(options.restarts),
+      retry_wait_(options.retry_ticks) {}
 
 Result<> RemoteFiller::watch(int fd, std::uint32_t what, int operation) const {
   epoll_event event{.events = what, .data = {.fd = fd}};

@@ -36,6 +36,8 @@ struct RemoteFillerOptions {
   // For a process that gave up to end by itself, so that it says why; then it is killed.
   std::uint32_t farewell_ticks = 4;
   RestartPolicyOptions restarts;
+  // A quarantine ends by itself after so long, for one writer; each that fails too doubles it. 0: only by restart().
+  std::uint64_t retry_ticks = 20, retry_ticks_most = 600;
   std::size_t queue_depth = 256;  // Fences not reached, above which copies are refused as busy.
   // Told what the writer sees of the device's free memory, about once a tick. Dataplane thread.
   std::function<void(std::uint64_t free_bytes)> on_free_bytes{};
@@ -93,6 +95,7 @@ class RemoteFiller final : public FrameFiller {
   void tick();
   bool idle() const { return commands_.empty() && reached_ == newest_; }
   void lose(WriterLoss why, std::int32_t detail);
+  void begin_quarantine();
   void look_at_process();
   void start();
   void set_state(WriterState state);
@@ -118,7 +121,8 @@ class RemoteFiller final : public FrameFiller {
   WriterState state_ = WriterState::lost;
   RestartPolicy policy_;
   std::uint64_t ticks_ = 0;
-  std::uint64_t restart_at_ = 0;  // Tick; while lost.
+  std::uint64_t restart_at_ = 0;  // Tick; while lost, or quarantined.
+  std::uint64_t retry_wait_ = 0;  // Ticks; of the quarantine after the next failure.
   std::uint64_t kill_at_ = 0;     // Tick; of a process that gave up and is still there.
   std::uint32_t age_ticks_ = 0, stuck_ticks_ = 0, silent_ticks_ = 0;
   bool ping_open_ = false;

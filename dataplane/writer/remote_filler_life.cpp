@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RemoteFiller, second half: the life of the process.
+#include <algorithm>
 #include <utility>
 
 #include <sys/epoll.h>
@@ -64,9 +65,20 @@ void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
   stats_.last_detail = detail;
   loss_untold_ = true;
   const std::optional<std::uint64_t> wait = policy_.died(ticks_);
-  set_state(wait ? WriterState::lost : WriterState::quarantined);
-  restart_at_ = ticks_ + wait.value_or(0);
+  if (wait) {
+    set_state(WriterState::lost);
+    restart_at_ = ticks_ + *wait;
+    if (*wait == 0) retry_wait_ = options_.retry_ticks;  // The one before it lived long enough.
+  } else {
+    begin_quarantine();
+  }
   wake_.signal();
+}
+
+void RemoteFiller::begin_quarantine() {
+  set_state(WriterState::quarantined);
+  restart_at_ = ticks_ + retry_wait_;
+  retry_wait_ = std::min(2 * retry_wait_, options_.retry_ticks_most);
 }
 
 // Collects the process once it has ended.
@@ -88,6 +100,10 @@ void RemoteFiller::look_at_process() {
 void RemoteFiller::tick() {
   ++ticks_;
   if (!running() && process_ && ticks_ >= kill_at_) process_->kill();
+  if (state_ == WriterState::quarantined && options_.retry_ticks > 0 && ticks_ >= restart_at_) {
+    policy_.put_on_probation(ticks_);
+    set_state(WriterState::lost);
+  }
   if (!running()) return;
   flush();
   ++age_ticks_;

@@ -27,6 +27,8 @@ class RestartPolicy {
     return options_.back_off_ticks << (deaths_.size() - 2);
   }
   void forgive() { deaths_.clear(); }
+  // One more chance: the next death within the window is a quarantine.
+  void put_on_probation(std::uint64_t now) { deaths_.assign(options_.deaths_max - 1, now); }
 
  private:
   const RestartPolicyOptions options_;

@@ -74,8 +74,8 @@ void Service::add_device(const Device& device) {
   link.on_news({.peer_gone = [this](const PeerGone& gone) { hear(gone); },
                 .decision = [this](const PagerDecision& decision) { hear(decision); },
                 .stopped = [this](const PagerStopped& stopped) { device_stopped(stopped); },
-                .condition = [this, index = state_->devices.size() - 1](
-                                 const ConditionChanged& changed) { hear(index, changed.condition); }});
+                .condition = [this, index = state_->devices.size() -
+                                            1](const ConditionChanged& changed) { hear(index, changed); }});
   const LedgerOptions options{.room = {.capacity_bytes = device.description.limits.capacity_bytes,
                                        .headroom_bytes = device.headroom_bytes,
                                        .foreign_bytes = {}},
@@ -179,7 +179,8 @@ void Service::hear(const PagerDecision& decision) {
 }
 
 // A device that recovers is not unhealthy yet: demands wait for it, within their deadlines.
-void Service::hear(std::size_t device, DeviceCondition condition) {
+void Service::hear(std::size_t device, const ConditionChanged& changed) {
+  const DeviceCondition condition = changed.condition;
   const std::string& id = state_->devices[device]->description().id;
   const std::string_view name = device_condition_name(condition);
   state_->decide("device", id, 0, name, {});
@@ -190,9 +191,27 @@ void Service::hear(std::size_t device, DeviceCondition condition) {
       spdlog::warn("device {}: the process that fills its memory is gone; another one is started", id);
       break;
     case DeviceCondition::quarantined:
-      spdlog::error("device {}: quarantined, because its writers keep failing; what is resident stays", id);
+      spdlog::error(
+          "device {}: quarantined, because its driver or its writers keep failing; {}; it is tried again", id,
+          changed.contents_lost ? "what it held is lost" : "what is resident stays");
       break;
   }
+  if (changed.contents_lost) drop_lost(*state_->devices[device]);
+}
+
+// Who had something of it mapped holds addresses of nothing: their sessions end, and can be opened again. Then nobody
+// maps anything any more, and all pages can go.
+void Service::drop_lost(DeviceLink& device) {
+  std::vector<std::shared_ptr<Session>> users;
+  for (const auto& [id, session] : state_->sessions) {
+    const bool uses = std::ranges::any_of(
+        session->tables(), [&](const auto& entry) { return entry.second.table->device == &device; });
+    if (uses) users.push_back(session);
+  }
+  for (const auto& session : users) {
+    session->end(FailureKind::device_unhealthy, "the device was lost, and with it all that it held");
+  }
+  device.send(mail::EvictTable{.request = {}, .any_table = true, .table = {}, .bytes = ~0ull});
 }
 
 void Service::stop(std::function<void(std::string)> stopped) {

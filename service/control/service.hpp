@@ -57,7 +57,8 @@ class Service {
   void hear(const PeerGone& gone);
   void hear(const PagerDecision& decision);
   std::string with_path(const std::string& subject) const;
-  void hear(std::size_t device, DeviceCondition condition);
+  void hear(std::size_t device, const ConditionChanged& changed);
+  void drop_lost(DeviceLink& device);
   void device_stopped(const PagerStopped& stopped);
   void finish_stop();
 

@@ -20,6 +20,7 @@ class Owner final : public FrameOwner {
   Result<ExportedFrame> share(FrameId frame, FrameAccess access) override {
     return state_.owner().share(frame, access);
   }
+  bool contents_lost() const override { return state_.owner().stats().contents_lost; }
   int event_fd() const override { return state_.owner_fd(); }
 
  private:
@@ -54,7 +55,6 @@ class Writer final : public FrameWriter {
     TRY(state_.map_now(from, FrameFiller::Use::read));
     return state_.filler().copy_frame(to, from);
   }
-  void flush() override { state_.filler().flush(); }
   Result<FenceId> sum(FrameId frame) override {
     CHECK(state_.at(frame).attached);
     TRY(state_.map_now(frame, FrameFiller::Use::read));
@@ -63,6 +63,7 @@ class Writer final : public FrameWriter {
   std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override {
     return state_.filler().take_checksum(fence);
   }
+  void flush() override { state_.filler().flush(); }
   std::span<std::byte> address(FrameId) override { return {}; }
   Result<FenceId> reached() override { return state_.reached(); }
   int event_fd() const override { return state_.writer_fd(); }

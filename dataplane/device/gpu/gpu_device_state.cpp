@@ -68,6 +68,7 @@ Result<FenceId> GpuDeviceState::reached() {
     untold_loss_.reset();
     return error;
   }
+  if (owner_->stats().quarantined) return Error{Errc::closed, 0, "the GPU is given up"};
   return reached_;
 }
 

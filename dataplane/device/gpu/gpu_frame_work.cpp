@@ -57,6 +57,7 @@ void GpuFrameWork::bury(GpuFrame frame) {
 
 void GpuFrameWork::quarantine() {
   const std::lock_guard lock(mutex_);
+  for_good_ = true;
   if (!stats_.quarantined) give_up("quarantine", 0);
 }
 
@@ -73,7 +74,10 @@ void GpuFrameWork::run() {
     if (give_back_one(lock)) continue;
     if (stopping_) break;
     if (serve_waiting(lock)) continue;
-    work_.wait(lock);
+    if (stats_.quarantined && !for_good_)
+      wait_for_probe(lock);
+    else
+      work_.wait(lock);
   }
   finish(lock);
 }
@@ -115,6 +119,39 @@ bool GpuFrameWork::serve_waiting(Lock& lock) {
   return true;
 }
 
+void GpuFrameWork::wait_for_probe(Lock& lock) {
+  const bool interrupted =
+      work_.wait_for(lock, probe_wait_, [this] { return stopping_ || for_good_ || !dying_.empty(); });
+  if (!interrupted) probe(lock);
+}
+
+// Whether the driver makes, exports and releases a frame again. That it has no room now is an answer of a driver that works.
+void GpuFrameWork::probe(Lock& lock) {
+  for (std::size_t left = unreturned_.size(); left > 0; --left) retry_unreturned(lock);
+  if (in_existence() >= capacity_) return;  // The dead keep their room until they are released.
+  ++stats_.in_the_making;
+  begin_call(lock, "create");
+  Made made = make();
+  bool works = made.result == CreateResult::exhausted || made.result == CreateResult::fd_limit;
+  if (made.result == CreateResult::created) works = give_back(made.frame);
+  end_call(lock);
+  --stats_.in_the_making;
+  if (made.result == CreateResult::created && !works) {
+    ++stats_.unreturned;
+    unreturned_.push_back(made.frame.handle);
+  }
+  if (!works) {
+    note(made.code);
+    probe_wait_ = std::min(2 * probe_wait_, options_.probe_after_most);
+    return;
+  }
+  stats_.quarantined = false;
+  stats_.contents_lost = false;
+  ++stats_.recoveries_total;
+  refusals_ = 0;
+  wake_.signal();
+}
+
 void GpuFrameWork::settle(const Made& made) {
   if (made.frame.fd < 0 && made.frame.handle != MemoryHandle{}) {
     // It could not be exported, nor released.
@@ -136,7 +173,8 @@ void GpuFrameWork::settle(const Made& made) {
   if (made.result == CreateResult::lost) {
     ++refusals_;
     // The tag stays at the head, and is answered with all others.
-    if (classify(made.code) == DriverClass::device_dead || refusals_ >= options_.refusals_max) {
+    stats_.contents_lost = classify(made.code) == DriverClass::device_dead;
+    if (stats_.contents_lost || refusals_ >= options_.refusals_max) {
       return give_up(made.code.call, made.code.native);
     }
   } else {
@@ -261,6 +299,8 @@ bool GpuFrameWork::stop() {
 
 void GpuFrameWork::give_up(const char* call, std::int32_t native) {
   stats_.quarantined = true;
+  probe_wait_ = options_.probe_after;
+  wake_.signal();
   stats_.last_call = call;
   stats_.last_native = native;
   for (const std::uint64_t tag : std::exchange(waiting_, {})) {

@@ -6,7 +6,8 @@
 //  K1 alive + in the making + condemned + dying + unreturned <= capacity.
 //  K2 Creations are answered in the order in which they came, each once; all of them when the GPU is given up.
 //  K3 A creation waits only for the condemned and the dying, so that alive + waiting <= capacity.
-//  K4 Once the GPU is given up no creation starts; what the hung call makes is given back if it ever returns.
+//  K4 Once the GPU is given up no creation starts; what the hung call makes is given back if it ever returns. One frame is
+//     made and given back again and again, with longer and longer pauses: when that succeeds creations go on.
 #pragma once
 
 #include <chrono>
@@ -44,6 +45,8 @@ struct GpuFrameOptions {
   std::uint64_t capacity_bytes = 0;
   std::chrono::milliseconds call_limit{10'000};  // A driver call that takes longer has hung.
   std::uint32_t refusals_max = 3;                // In a row, before the GPU is given up.
+  // A GPU that was given up is tried again after so long; each failure doubles it.
+  std::chrono::milliseconds probe_after{1'000}, probe_after_most{60'000};
 };
 
 class GpuFrameWork {
@@ -80,6 +83,8 @@ class GpuFrameWork {
 
   bool give_back_one(Lock& lock);
   bool serve_waiting(Lock& lock);
+  void wait_for_probe(Lock& lock);
+  void probe(Lock& lock);
   void retry_unreturned(Lock& lock);
   void finish(Lock& lock);
   void settle(const Made& made);
@@ -111,7 +116,9 @@ class GpuFrameWork {
   std::vector<GpuFrame> dying_;
   std::vector<MemoryHandle> unreturned_;
   std::deque<GpuFrameAnswer> answers_;
-  std::uint32_t refusals_ = 0;       // In a row.
+  std::uint32_t refusals_ = 0;  // In a row.
+  bool for_good_ = false;       // Given up by the caller.
+  std::chrono::milliseconds probe_wait_{0};
   bool short_of_something_ = false;  // A creation failed while frames were dying: it waits until one is gone.
   bool stopping_ = false, finished_ = false, left_behind_ = false;
   // The call under way, for the watchdog.

@@ -45,6 +45,30 @@ class GpuDaemon(daemon.Daemon):
         return daemon.wait_until(lambda: self.device()["state"] == state, 30)
 
 
+class Client:
+    """A gpu_program: a line says what to do, and one line answers."""
+
+    def __init__(self, program: Path, running: GpuDaemon, path: Path) -> None:
+        self.process = subprocess.Popen([program, "cuda", running.socket, path], text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=running.environment)
+
+    def __call__(self, words: str) -> str:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
 def needs_fakes(case: unittest.TestCase, vendor: str) -> None:
     if not any(fakes(vendor).glob("lib*.so*")):
         case.skipTest(f"requires the fake drivers in {fakes(vendor)}")
@@ -127,6 +151,48 @@ class GpuDevices(unittest.TestCase):
         self.assertTrue(running.wait_for_state("quarantined"))
         self.assertIn("failed its self-test: map: cuMemMap answered 801", running.log())
         self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
+
+    def test_a_writer_that_works_again_ends_the_quarantine(self) -> None:
+        # Each writer's context dies at a later copy: none lives through a load, all of them pass their self-test.
+        running = self.start("cuda", PENSTOCK_FAKE_FAULTS="copy:700!@8+")
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        self.assertTrue(daemon.wait_until(lambda: running.ask("load", str(path)).get("error") is not None
+                                          and running.device()["state"] == "quarantined", 30))
+        # The next writer is on probation: it starts, passes its self-test, and is ready.
+        self.assertTrue(running.wait_for_state("ready"))
+        self.assertEqual(1, len(running.writers()))
+
+    def test_a_lost_gpu_that_comes_back_is_used_again(self) -> None:
+        # The fourth frame finds the device gone, and so does the first attempt to use it again.
+        running = self.start("cuda", PENSTOCK_FAKE_DEVICES="2", PENSTOCK_FAKE_FAULTS="cuMemCreate:46@4;cuMemCreate:46@5")
+        program = daemon.BUILD / "tests/bin/gpu_program"
+        first = self.load(running)
+        client = self.enterContext(Client(program, running, first)) if program.exists() else None
+        if client:
+            self.assertEqual(["done"] * 3, [client("driver"), client("open"), client(f"pin 0 {PAGE}")])
+        second = running.folder / "n.safetensors"
+        daemon.write_checkpoint(second, seed=2)
+        self.assertEqual("device_unhealthy", running.ask("load", str(second)).get("error", {}).get("kind"))
+        self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == 0), "what it held is lost")
+        self.assertIn("what it held is lost", running.log())
+        self.assertEqual("ready", running.ask("status")["devices"][1]["state"])
+        self.assertTrue(running.wait_for_state("ready"))
+        self.assertNotIn("error", running.ask("load", str(second)))
+        if client:
+            # Its session has ended; the calls after that have a reason, until its table is open again by itself.
+            answers: list[str] = []
+
+            def pins() -> bool:
+                answers.append(client(f"pin {PAGE} {PAGE}"))
+                return answers[-1] == "done"
+
+            self.assertTrue(daemon.wait_until(pins, 20), answers)
+            self.assertTrue(all(one.startswith(("device_unhealthy", "disconnected")) for one in answers[:-1]), answers)
+            self.assertEqual(["done", "same"], [client(f"copy {PAGE} {PAGE}"), client("landed")])
+        states = [one["reason"] for one in running.ask("explain")["decisions"] if one["kind"] == "device"]
+        self.assertEqual(["quarantined", "ready"], [states[0], states[-1]])
+        self.assertEqual(0, running.stop())
 
     def test_a_service_that_is_killed_takes_its_writer_along(self) -> None:
         running = self.start("hip")

@@ -54,7 +54,8 @@ RemoteFillerOptions WriterRig::quick() {
           .stall_ticks = 20,
           .start_ticks = 1000,
           .farewell_ticks = 1000,
-          .restarts = {.deaths_max = 5, .window_ticks = 6000, .back_off_ticks = 1}};
+          .restarts = {.deaths_max = 5, .window_ticks = 6000, .back_off_ticks = 1},
+          .retry_ticks = 0};
 }
 
 WriterRig::WriterRig(const RemoteFillerOptions& options)

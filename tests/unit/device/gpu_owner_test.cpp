@@ -29,10 +29,15 @@ std::ptrdiff_t open_descriptors() {
 class GpuOwner : public testing::Test {
  protected:
   // Watchdog tests alone have a short limit: a busy machine must not quarantine the others' GPU.
-  void open(std::chrono::milliseconds call_limit = 60s) {
-    Result<std::unique_ptr<GpuFrameOwner>> opened = GpuFrameOwner::open(
-        driver_, {.frame_bytes = 2 * mib, .capacity_bytes = frames_max * 2 * mib, .call_limit = call_limit},
-        headroom_);
+  void open(std::chrono::milliseconds call_limit = 60s, std::chrono::milliseconds probe_after = 60s) {
+    Result<std::unique_ptr<GpuFrameOwner>> opened =
+        GpuFrameOwner::open(driver_,
+                            {.frame_bytes = 2 * mib,
+                             .capacity_bytes = frames_max * 2 * mib,
+                             .call_limit = call_limit,
+                             .probe_after = probe_after,
+                             .probe_after_most = 4 * probe_after},
+                            headroom_);
     ASSERT_TRUE(opened.has_value());
     owner_ = std::move(*opened);
   }
@@ -117,6 +122,38 @@ TEST_F(GpuOwner, ADeadDeviceIsGivenUpAtOnceAndItsFramesAreGivenBack) {
   EXPECT_TRUE(owner_->stats().quarantined);
   owner_->destroy(*frame);
   EXPECT_TRUE(gives_back(0));
+}
+
+TEST_F(GpuOwner, ADeadDeviceIsTriedAgainUntilItWorks) {
+  open(60s, 5ms);
+  driver_->refuse("create", 4, 4);
+  EXPECT_EQ(create(), CreateResult::lost);
+  ASSERT_TRUE(eventually([&] { return !owner_->stats().quarantined; }));
+  EXPECT_EQ(driver_->calls("create"), 5);
+  EXPECT_EQ(driver_->live_handles(), 0u);
+  EXPECT_EQ(owner_->stats().recoveries_total, 1u);
+  EXPECT_FALSE(owner_->stats().contents_lost);
+  EXPECT_EQ(create(), CreateResult::created);
+}
+
+TEST_F(GpuOwner, ADriverThatHungIsTriedAgainWhenItHasAnswered) {
+  open(20ms, 5ms);
+  driver_->hang("create");
+  EXPECT_EQ(create(), CreateResult::lost);
+  EXPECT_TRUE(owner_->stats().quarantined);
+  EXPECT_FALSE(owner_->stats().contents_lost);
+  driver_->let_go();
+  ASSERT_TRUE(eventually([&] { return !owner_->stats().quarantined; }));
+  EXPECT_EQ(create(), CreateResult::created);
+}
+
+TEST_F(GpuOwner, WhatTheCallerGaveUpStaysGivenUp) {
+  open(60s, 1ms);
+  owner_->quarantine();
+  const std::optional<FrameId> none = make_frame(*owner_);
+  EXPECT_FALSE(none.has_value());
+  owner_.reset();
+  EXPECT_EQ(driver_->calls("create"), 0);
 }
 
 TEST_F(GpuOwner, AFrameThatCannotBeExportedIsReleased) {
