@@ -88,7 +88,8 @@ std::unique_ptr<KernelProbes> KernelProbes::open(const ProbeOptions& options) {
   if (options.use_bpf) {
     programs = Programs::load(facts, options.programs, reports);
   } else {
-    for (const ProbePlan& plan : probe_plans()) reports.push_back({.name = plan.name, .why = "turned off"});
+    for (const ProbePlan& plan : probe_plans())
+      reports.push_back({.name = plan.name, .why = options.why_not});
   }
   return std::unique_ptr<KernelProbes>(
       new KernelProbes(facts, options, std::move(programs), std::move(reports)));

@@ -18,6 +18,7 @@ namespace penstock {
 
 struct ProbeOptions {
   bool use_bpf = true;
+  std::string why_not = "turned off";  // What the reports say where it is not used.
   ProgramOptions programs;
 };
 

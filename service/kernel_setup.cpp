@@ -16,6 +16,13 @@
 namespace penstock {
 namespace {
 
+// The probes take up to 64 of them.
+constexpr std::uint64_t descriptors_min = 512;
+
+std::string too_few(std::uint64_t descriptors) {
+  return fmt::format("the process may have {} descriptors open, and they are left to clients", descriptors);
+}
+
 std::string remedy_of(KernelProbes& opened, const std::vector<ProbeReport>& reports) {
   const UniqueFd root(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return probe_remedy(root ? read_kernel_facts(root.get()) : KernelFacts{}, opened.level(), reports);
@@ -23,12 +30,16 @@ std::string remedy_of(KernelProbes& opened, const std::vector<ProbeReport>& repo
 
 }  // namespace
 
-Outcome<std::unique_ptr<KernelWatch>> start_kernel_watch(const Config& config) {
+Outcome<std::unique_ptr<KernelWatch>> start_kernel_watch(const Config& config, std::uint64_t descriptors) {
+  const bool wanted = config.ebpf != ProbeMode::off;
+  const bool affordable = descriptors >= descriptors_min;
   std::unique_ptr<KernelProbes> opened =
-      KernelProbes::open({.use_bpf = config.ebpf != ProbeMode::off,
+      KernelProbes::open({.use_bpf = wanted && affordable,
+                          .why_not = wanted ? too_few(descriptors) : "turned off",
                           .programs = ProgramOptions{.time_faults = config.time_faults}});
   const std::vector<ProbeReport> reports = opened->report();
-  const std::string remedy = remedy_of(*opened, reports);
+  const std::string remedy = affordable ? remedy_of(*opened, reports)
+                                        : fmt::format("raise LimitNOFILE= to {} or more", descriptors_min);
   if (config.ebpf == ProbeMode::required && opened->level() < ProbeLevel::traced) {
     return fail(FailureKind::configuration,
                 fmt::format("probes.ebpf is \"required\", and the page cache can't be traced: {}",

@@ -94,13 +94,13 @@ Outcome<void> Daemon::start() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) signals_.add(signal, ignored);
   wait_for_signal();
 
-  const auto descriptors = raise_open_files_limit();
+  const std::uint64_t open_files = raise_open_files_limit().value_or(1024);
   auto headroom = CgroupHeadroom::open();
   if (!headroom) return tl::unexpected(headroom.error());
   headroom_ = std::move(*headroom);
   log_warnings();
 
-  auto kernel = start_kernel_watch(config_);
+  auto kernel = start_kernel_watch(config_, open_files);
   if (!kernel) return tl::unexpected(kernel.error());
   kernel_ = std::move(*kernel);
 
@@ -111,7 +111,7 @@ Outcome<void> Daemon::start() {
   if (!metrics) return tl::unexpected(metrics.error());
   metrics_ = std::move(*metrics);
 
-  auto devices = start_devices(descriptors ? *descriptors : 1024);
+  auto devices = start_devices(open_files);
   if (!devices) return devices;
   service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
 

@@ -271,7 +271,7 @@ class GpuClients(unittest.TestCase):
 
     def test_a_service_out_of_descriptors_says_so_and_goes_on(self) -> None:
         # A frame of this fake holds two.
-        service = self.enterContext(GpuDaemon("hip", words=("prlimit", "--nofile=58:58")))
+        service = self.enterContext(GpuDaemon("hip", words=("prlimit", "--nofile=74:74")))
         program = self.open(service)
         answer = program("pin", 0, 12 * PAGE)
         self.assertIn("offloaded", answer)

@@ -110,6 +110,7 @@ class GpuDevices(unittest.TestCase):
     def test_a_killed_writer_is_replaced_and_nothing_is_left_behind(self) -> None:
         running = self.start("cuda")
         path = self.load(running)
+        # Of which some belong to a client that has just left.
         before = running.descriptors()
         for death in range(3):
             (writer,) = running.writers()
@@ -119,7 +120,7 @@ class GpuDevices(unittest.TestCase):
             self.assertEqual(3 * PAGE, running.device()["resident_bytes"], "what is full stays")
             running.ask("evict", "--all")
             self.assertNotIn("error", running.ask("load", str(path)))
-            self.assertTrue(daemon.wait_until(lambda: running.descriptors() == before),
+            self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before),
                             f"{before} descriptors before, {running.descriptors()} after")
         self.assertEqual(1, len(running.writers()))
         kinds = [entry["kind"] for entry in running.ask("explain")["decisions"]]

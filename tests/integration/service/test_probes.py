@@ -189,6 +189,13 @@ class WithoutBpf(unittest.TestCase):
             self.assertIn("CAP_BPF", running.log())
             self.assertTrue(running.is_serving())
 
+    def test_few_descriptors_are_left_to_clients(self) -> None:
+        with daemon.Daemon(words=("prlimit", "--nofile=400:400")) as running:
+            self.assertIn("LimitNOFILE=", running.log())
+            self.assertIn("400 descriptors", running.ask("doctor")["probes"][0]["why"])
+            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
+            self.assertGreater(64, running.descriptors())
+
     def test_turned_off_means_asking(self) -> None:
         with daemon.Daemon(extra='[probes]\nebpf = "off"\n') as running:
             self.assertIn('probes.ebpf is "off"', running.log())
