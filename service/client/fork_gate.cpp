@@ -17,6 +17,7 @@ namespace {
 struct Gate {
   std::mutex mutex;
   std::vector<int> closed_in_children;
+  std::vector<Mapping*> hidden_from_children;
 };
 
 Gate& gate() {
@@ -24,12 +25,18 @@ Gate& gate() {
   return *one;
 }
 
-void before_fork() { gate().mutex.lock(); }
+void before_fork() {
+  gate().mutex.lock();
+  // Fails where the kernel is out of memory for it, and then the child keeps what it was to lose: read-only frames, which
+  // are never filled again.
+  for (Mapping* const range : gate().hidden_from_children) (void)range->keep_from_children(0, range->size());
+}
 void after_fork_in_parent() { gate().mutex.unlock(); }
 // Only what is safe between fork and exec of a process that had threads.
 void after_fork_in_child() {
   for (const int fd : gate().closed_in_children) ::close(fd);
   gate().closed_in_children.clear();  // The numbers are the child's own from now on.
+  gate().hidden_from_children.clear();
   gate().mutex.unlock();
 }
 
@@ -63,6 +70,17 @@ Result<const std::atomic<std::uint32_t>*> birth_word() {
 }
 
 std::unique_lock<std::mutex> hold_fork() { return std::unique_lock(gate().mutex); }
+
+ForkAwareRange::ForkAwareRange(Mapping range) : range_(std::move(range)) {
+  const auto lock = hold_fork();
+  gate().hidden_from_children.push_back(&range_);
+}
+
+ForkAwareRange::~ForkAwareRange() {
+  const auto lock = hold_fork();
+  std::erase(gate().hidden_from_children, &range_);
+  range_ = {};  // In the same step, or a child made now would get it.
+}
 
 ForkAwareFd::ForkAwareFd(UniqueFd fd) : fd_(std::move(fd)) {
   if (!fd_) return;

@@ -20,6 +20,22 @@ Result<const std::atomic<std::uint32_t>*> birth_word();
 // No fork happens while it is held: a mapping and its mark are one step.
 std::unique_lock<std::mutex> hold_fork();
 
+// A range that a child made by fork doesn't get, whatever is placed in it while hold_fork() is held: the fork handler
+// marks all of it MADV_DONTFORK. A mark each time that something is placed would cost a call in each fault. Any thread.
+class ForkAwareRange {
+ public:
+  explicit ForkAwareRange(Mapping range);
+  ForkAwareRange(const ForkAwareRange&) = delete;
+  ForkAwareRange& operator=(const ForkAwareRange&) = delete;
+  ~ForkAwareRange();
+  Mapping& operator*() { return range_; }
+  Mapping* operator->() { return &range_; }
+  const Mapping* operator->() const { return &range_; }
+
+ private:
+  Mapping range_;
+};
+
 // A descriptor that a child closes in its fork handler. Any thread.
 class ForkAwareFd {
  public:

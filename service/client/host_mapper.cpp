@@ -15,12 +15,8 @@ Result<std::unique_ptr<PageMapper>> HostMapper::create(std::uint32_t pages, std:
 }
 
 Result<> HostMapper::place(std::uint32_t page, int fd, Access access) {
-  return range_.place(at(page), fd, page_bytes_, access, 0,
-                      copies_ && access == Access::read ? Sharing::copy_on_write : Sharing::shared);
-}
-
-Result<> HostMapper::finish_run(PageSpan placed, Access) {
-  return range_.keep_from_children(at(placed.first), placed.count * page_bytes_);
+  return range_->place(at(page), fd, page_bytes_, access, 0,
+                       copies_ && access == Access::read ? Sharing::copy_on_write : Sharing::shared);
 }
 
 Failure HostMapper::refusal(const Error& error) const {
@@ -28,21 +24,21 @@ Failure HostMapper::refusal(const Error& error) const {
           "is vm.max_map_count too low, or RLIMIT_AS in the way?"};
 }
 
-Result<> HostMapper::remove(std::uint32_t page) { return range_.unplace(at(page), page_bytes_); }
+Result<> HostMapper::remove(std::uint32_t page) { return range_->unplace(at(page), page_bytes_); }
 
 Result<> HostMapper::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) {
   TRY(note_work({}, stream));
-  std::memcpy(to, range_.data() + offset, bytes);
+  std::memcpy(to, range_->data() + offset, bytes);
   return {};
 }
 
 Result<> HostMapper::make_writable(std::uint32_t page) {
-  return range_.protect(at(page), page_bytes_, Access::read_write);
+  return range_->protect(at(page), page_bytes_, Access::read_write);
 }
 
 Result<> HostMapper::drop_copies(std::uint32_t page) {
-  TRY(range_.drop_copies(at(page), page_bytes_));
-  return range_.protect(at(page), page_bytes_, Access::read);
+  TRY(range_->drop_copies(at(page), page_bytes_));
+  return range_->protect(at(page), page_bytes_, Access::read);
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "service/client/fork_gate.hpp"
 #include "service/client/page_mapper.hpp"
 
 namespace penstock {
@@ -15,9 +16,9 @@ class HostMapper final : public PageMapper {
   static Result<std::unique_ptr<PageMapper>> create(std::uint32_t pages, std::uint64_t page_bytes,
                                                     bool copies);
 
-  std::byte* address() const override { return range_.data(); }
+  std::byte* address() const override { return range_->data(); }
   Result<> place(std::uint32_t page, int fd, Access access) override;
-  Result<> finish_run(PageSpan placed, Access access) override;
+  Result<> finish_run(PageSpan, Access) override { return {}; }
   bool usable_unfinished() const override { return true; }
   Failure refusal(const Error& error) const override;
   bool replaces_at_once() const override { return true; }
@@ -42,7 +43,7 @@ class HostMapper final : public PageMapper {
       : range_(std::move(range)), page_bytes_(page_bytes), copies_(copies) {}
   std::uint64_t at(std::uint32_t page) const { return page * page_bytes_; }
 
-  Mapping range_;
+  ForkAwareRange range_;
   const std::uint64_t page_bytes_;
   const bool copies_;
 };

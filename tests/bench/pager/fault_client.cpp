@@ -59,7 +59,6 @@ FaultTimes FaultClient::faults(std::uint32_t count, Nanoseconds pause) {
     const Nanoseconds granted = monotonic_now();
     CHECK(batch.size() == 1 && batch[0].page == page && batch.completes());
     CHECK(range_.place(page * page_bytes_, fds_[0], page_bytes_, Access::read));
-    CHECK(range_.keep_from_children(page * page_bytes_, page_bytes_));
     const Nanoseconds mapped = monotonic_now();
     owed_ = batch.batch();
     fds_.clear();

@@ -18,7 +18,7 @@ namespace penstock::bench {
 // Microseconds.
 struct FaultTimes {
   std::vector<double> granted;  // Fault sent until the grant was received.
-  std::vector<double> mapped;   // Until the page was mapped, and hidden from children.
+  std::vector<double> mapped;   // Until the page was mapped.
   std::vector<double> done;     // Until its descriptor was closed, too.
 };
 
