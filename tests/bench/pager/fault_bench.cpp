@@ -133,8 +133,8 @@ int run(const Settings& settings) {
     nlohmann::json report = measure_all(client, settings);
     report["name"] = "fault_on_a_resident_page";
     report["measured"] =
-        "send, grant with one descriptor, map at a fixed place, close; as the library does it; the "
-        "acknowledgement goes with the next message";
+        "send, grant with one descriptor, map at a fixed place, close, hand the socket back to the "
+        "thread that reads meanwhile; as the library does it; the acknowledgement goes with the next message";
     report["page_bytes"] = default_host_frame_bytes;
     report["rounds"] = settings.rounds;
     std::printf("%s\n", report.dump(2).c_str());

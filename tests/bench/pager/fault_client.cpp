@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <poll.h>
+#include <sys/epoll.h>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/clock.hpp"
-#include "service/client/shared_socket.hpp"
 #include "service/protocol/socket_io.hpp"
 
 namespace penstock::bench {
@@ -30,6 +30,12 @@ FaultClient::FaultClient(UniqueFd device, UniqueFd echo, std::uint32_t pages, st
   Result<Mapping> range = Mapping::reserve(pages_ * page_bytes_);
   CHECK(range);
   range_ = *std::move(range);
+  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  CHECK(epoll_);
+  const Result<SocketWatch> watch = SocketWatch::add(epoll_.get(), device_.get(), 0);
+  CHECK(watch);
+  watch_ = *watch;
+  watch_.arm(EPOLLIN);
 }
 
 void FaultClient::send(const PeerMessage& message) {
@@ -39,6 +45,7 @@ void FaultClient::send(const PeerMessage& message) {
 
 wire::GrantBatch FaultClient::receive_grant() {
   linger_.begin(monotonic_now());
+  watch_.arm(0);
   Result<std::size_t> length = Error{Errc::busy, 0, "recvmsg"};
   while (!length && yield_once(linger_)) length = receive_message(device_.get(), buffer_, fds_);
   if (!length) length = receive_message(device_.get(), buffer_, fds_, Wait::yes);
@@ -62,6 +69,7 @@ FaultTimes FaultClient::faults(std::uint32_t count, Nanoseconds pause) {
     const Nanoseconds mapped = monotonic_now();
     owed_ = batch.batch();
     fds_.clear();
+    watch_.arm(EPOLLIN);
     const Nanoseconds done = monotonic_now();
     times.granted.push_back(microseconds(granted - start));
     times.mapped.push_back(microseconds(mapped - start));

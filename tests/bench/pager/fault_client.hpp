@@ -10,6 +10,7 @@
 #include "dataplane/base/linger.hpp"
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/unique_fd.hpp"
+#include "service/client/shared_socket.hpp"
 #include "service/protocol/device_codec.hpp"
 #include "service/protocol/unique_fds.hpp"
 
@@ -19,7 +20,7 @@ namespace penstock::bench {
 struct FaultTimes {
   std::vector<double> granted;  // Fault sent until the grant was received.
   std::vector<double> mapped;   // Until the page was mapped.
-  std::vector<double> done;     // Until its descriptor was closed, too.
+  std::vector<double> done;     // Until its descriptor was closed and the socket handed back, too.
 };
 
 class FaultClient {
@@ -45,6 +46,8 @@ class FaultClient {
   std::uint64_t request_ = 0;
   std::uint32_t owed_ = 0;                        // The batch that the next message acknowledges.
   Linger linger_{std::chrono::microseconds(30)};  // As the library does.
+  UniqueFd epoll_;                                // Of the thread that reads while nobody waits.
+  SocketWatch watch_;
 };
 
 // Sends every message back until the other end hangs up.
