@@ -18,7 +18,7 @@ constexpr Nanoseconds device_work_interval = std::chrono::milliseconds(1);
 }  // namespace
 
 void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket, SocketWatch watch) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   // Of the connection before, which another thread may be about to lose.
   fail_all({FailureKind::disconnected, "the connection to the service is lost", ""});
   epoch_ = epoch;
@@ -30,14 +30,14 @@ void Paging::open(std::uint64_t epoch, std::shared_ptr<const ForkAwareFd> socket
 }
 
 void Paging::lose(std::uint64_t epoch, const Failure& failure) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   if (epoch != epoch_) return;
   fail_all(failure);
   broken_.reset();
 }
 
 std::optional<Failure> Paging::broken(std::uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   return epoch == epoch_ ? broken_ : std::nullopt;
 }
 
@@ -47,7 +47,7 @@ void Paging::serve() {
 }
 
 void Paging::attach(Table& table, TableAttachment attachment) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   table.attach(std::move(attachment));
   const TableAttachment& at = table.attachment();
   if (at.epoch != epoch_ || !socket_.is_open()) return;  // Lost meanwhile: the next fault attaches it again.
@@ -63,7 +63,7 @@ void Paging::attach(Table& table, TableAttachment attachment) {
 }
 
 std::optional<std::uint32_t> Paging::detach(Table& table) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   std::erase_if(tables_, [&](const auto& entry) { return entry.second == &table; });
   drop_listed(table);
   if (!table.attached(epoch_) || !socket_.is_open()) return std::nullopt;
@@ -71,12 +71,12 @@ std::optional<std::uint32_t> Paging::detach(Table& table) {
 }
 
 void Paging::set_gone(std::uint32_t number, FailureKind reason) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   if (Table* const table = table_of(number)) table->gone = reason;
 }
 
 bool Paging::attached(const Table& table, std::uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   return table.attached(epoch);
 }
 
@@ -134,6 +134,7 @@ bool Paging::wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseco
         });
     late = monotonic_now() >= deadline;
   }
+  finish_placed();
   if (!done) {
     std::erase_if(requests_, [&](const auto& entry) {
       if (entry.second != &request) return false;
@@ -150,6 +151,7 @@ void Paging::break_off(Failure failure) {
 }
 
 void Paging::fail_all(const Failure& failure) {
+  finish_placed();
   socket_.close();
   for (const auto& [number, request] : requests_) {
     request->failure = failure;

@@ -8,6 +8,8 @@
 //   P4. A fault's pins are taken by whoever handles its completion, before the batch is acknowledged.
 //   P5. A batch after which nothing is open is acknowledged by the next message, whatever that is: the service waits for
 //       it only behind another request, and asks for a page by a revoke, whose answer is a message.
+//   P6. Pages of a range that several batches bring are made accessible together (M1). Until then nobody sees them, and
+//       before anything else happens here, whoever does it, they are.
 #pragma once
 
 #include <array>
@@ -56,7 +58,7 @@ class Paging {
   bool attached(const Table& table, std::uint64_t epoch);
   template <class Look>
   auto look(Look look) {
-    const std::lock_guard lock(mutex_);
+    const Hold lock(*this);
     return look();
   }
 
@@ -86,7 +88,7 @@ class Paging {
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool revokes_wait() const { return listed_count_.load(std::memory_order_relaxed) != 0; }
   void last_unpin(Table& table, std::uint32_t page);
-  void settle() { const std::lock_guard lock(mutex_); }
+  void settle() { const Hold lock(*this); }
 
  private:
   static constexpr std::size_t outbox_max =
@@ -115,6 +117,12 @@ class Paging {
     std::uint64_t touches = 0;
   };
 
+  // The lock, with nothing half done (P6).
+  struct Hold {
+    explicit Hold(Paging& paging) : held(paging.mutex_) { paging.finish_placed(); }
+    std::unique_lock<std::mutex> held;
+  };
+
   // All below: under mutex_.
   // Handles what is there, up to the completion of `awaited`.
   void receive(const Request* awaited = nullptr);
@@ -122,8 +130,11 @@ class Paging {
   // `lost`: the descriptors didn't arrive.
   void take(const wire::GrantBatch& batch, const std::optional<Failure>& lost);
   void place(const wire::GrantBatch& batch);
-  void finish(const wire::GrantBatch& batch);
-  void commit(const wire::GrantBatch& batch);
+  // Its first page goes on where the last one placed ends.
+  bool continues_run(const wire::GrantBatch& batch) const;
+  // Makes what is placed accessible, a call for each run, and known.
+  void finish_placed();
+  void finish_run(std::span<const wire::GrantEntry> run);
   void complete(const PeerCompletion& completion);
   void revoke(const wire::RevokePage& revoke);
   void answer_revoke(Table& table, const PageName& page);
@@ -171,6 +182,7 @@ class Paging {
   wire::DeviceBuffer buffer_;
   UniqueFds fds_;
   std::array<GrantFate, PSTW_GRANTS_MAX> fates_;
+  std::vector<wire::GrantEntry> placed_;  // Mapped, not accessible yet and in no record.
 };
 
 }  // namespace penstock

@@ -16,6 +16,11 @@ Failure violation(const char* rule) {
   return {FailureKind::protocol_violation, fmt::format("the service broke a rule: {}", rule), ""};
 }
 
+// One access call makes both pages accessible.
+bool follows(const wire::GrantEntry& one, const wire::GrantEntry& next) {
+  return next.table == one.table && next.writable == one.writable && next.page == one.page + 1;
+}
+
 }  // namespace
 
 void Paging::receive(const Request* awaited) {
@@ -45,6 +50,7 @@ void Paging::handle(std::span<const std::byte> datagram) {
   const auto message = wire::decode_device_message(datagram, fds_.size());
   if (!message) return break_off(violation(message.error().operation));
   if (const auto* batch = std::get_if<wire::GrantBatch>(&*message)) return take(*batch, std::nullopt);
+  finish_placed();
   if (const auto* page = std::get_if<wire::RevokePage>(&*message)) return revoke(*page);
   if (const auto* completion = std::get_if<PeerCompletion>(&*message)) return complete(*completion);
   closing_ = true;
@@ -66,6 +72,7 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
   if (batch.batch() != last_batch_ + 1) return break_off(violation("grant batches are numbered one by one"));
   if (owed_ != 0) return break_off(violation("one batch at a time"));
   last_batch_ = batch.batch();
+  if (!continues_run(batch)) finish_placed();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Table* const table = table_of(batch[i].table);
     fates_[i] = table == nullptr ? GrantFate::keep : table->judge(batch[i]);
@@ -75,12 +82,10 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
       fates_[i] = GrantFate::keep;
     }
   }
-  {
-    const auto no_fork = hold_fork();
-    place(batch);
-    finish(batch);
-  }
-  commit(batch);
+  place(batch);
+  // Unless this is the end of a request, the rest of the range is on its way.
+  if (batch.completes() || (!placed_.empty() && !table_of(placed_.front().table)->mapper().may_wait()))
+    finish_placed();
   if (batch.completes()) complete(*batch.completes());
   if (batch.completes() && requests_.empty()) {
     owed_ = batch.batch();
@@ -91,52 +96,49 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
 }
 
 void Paging::place(const wire::GrantBatch& batch) {
+  const auto no_fork = hold_fork();
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (fates_[i] != GrantFate::place) continue;
-    Table* const table = table_of(batch[i].table);
-    const auto placed = table->place(batch[i], fds_[i]);
-    if (placed) continue;
-    could_not_map(batch[i], table->mapper().refusal(placed.error()));
-    fates_[i] = GrantFate::keep;
-  }
-}
-
-void Paging::finish(const wire::GrantBatch& batch) {
-  for (std::size_t i = 0; i < batch.size();) {
-    if (fates_[i] != GrantFate::place) {
-      ++i;
-      continue;
-    }
-    // Neighbours are finished together: one call for a batch that is a range.
-    const wire::GrantEntry first = batch[i];
-    std::size_t end = i + 1;
-    while (end < batch.size() && fates_[end] == GrantFate::place && batch[end].table == first.table &&
-           batch[end].writable == first.writable && batch[end].page == batch[end - 1].page + 1) {
-      ++end;
-    }
-    Table* const table = table_of(first.table);
-    const auto finished = table->finish_run({first.page, static_cast<std::uint32_t>(end - i)},
-                                            first.writable ? Access::read_write : Access::read);
-    for (; i < end; ++i) {
-      if (finished) continue;
-      // What it replaced is gone already, and a page that has a pin must stay: it is kept as it is.
-      if (table->mapped(batch[i].page) && table->mapper().usable_unfinished()) continue;
-      table->remove(batch[i].page);
-      could_not_map(batch[i], table->mapper().refusal(finished.error()));
-      fates_[i] = GrantFate::keep;
-    }
-  }
-}
-
-void Paging::commit(const wire::GrantBatch& batch) {
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (fates_[i] == GrantFate::keep) continue;
     const wire::GrantEntry entry = batch[i];
-    if (fates_[i] == GrantFate::give_back) {
+    if (fates_[i] == GrantFate::give_back)
       send(PeerRelease{0, entry.table, entry.page, entry.generation, false});
+    if (fates_[i] != GrantFate::place) continue;
+    Table* const table = table_of(entry.table);
+    if (const auto placed = table->place(entry, fds_[i])) {
+      placed_.push_back(entry);
+    } else {
+      could_not_map(entry, table->mapper().refusal(placed.error()));
+    }
+  }
+}
+
+bool Paging::continues_run(const wire::GrantBatch& batch) const {
+  return placed_.empty() || (batch.size() > 0 && follows(placed_.back(), batch[0]));
+}
+
+void Paging::finish_placed() {
+  const auto gap = [](const wire::GrantEntry& one, const wire::GrantEntry& next) {
+    return !follows(one, next);
+  };
+  for (auto first = placed_.begin(); first != placed_.end();) {
+    const auto last = std::adjacent_find(first, placed_.end(), gap);
+    const auto end = last == placed_.end() ? last : last + 1;
+    finish_run(std::span(first, end));
+    first = end;
+  }
+  placed_.clear();
+}
+
+void Paging::finish_run(std::span<const wire::GrantEntry> run) {
+  Table* const table = table_of(run.front().table);
+  const auto finished = table->finish_run({run.front().page, static_cast<std::uint32_t>(run.size())},
+                                          run.front().writable ? Access::read_write : Access::read);
+  for (const wire::GrantEntry& entry : run) {
+    // What it replaced is gone already, and a page that has a pin must stay: it is kept as it is.
+    if (!finished && !(table->mapped(entry.page) && table->mapper().usable_unfinished())) {
+      table->remove(entry.page);
+      could_not_map(entry, table->mapper().refusal(finished.error()));
       continue;
     }
-    Table* const table = table_of(entry.table);
     const auto replaced = table->commit(entry);
     if (replaced) send(PeerRelease{0, replaced->table, replaced->page, replaced->generation, false});
   }

@@ -52,7 +52,7 @@ Outcome<void> Paging::end_of(const Request& request) const {
 }
 
 Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) {
-  std::unique_lock lock(mutex_);
+  Hold lock(*this);
   idle_ = false;
   run_listed(true);
   for (int attempt = 0; attempt < fault_attempts; ++attempt) {
@@ -72,7 +72,7 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
       std::erase_if(requests_, [&](const auto& entry) { return entry.second == &request; });
       return {tl::unexpected(lost()), false};
     }
-    if (!wait(lock, request, deadline, true)) return {tl::unexpected(too_late("the pages"))};
+    if (!wait(lock.held, request, deadline, true)) return {tl::unexpected(too_late("the pages"))};
     if (auto end = end_of(request); !end) return {std::move(end)};
     if (request.pinned) return {};
   }
@@ -82,7 +82,7 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
 }
 
 Paging::Answer Paging::prefetch(Table& table, PageSpan span, bool wait_for_it, Nanoseconds deadline) {
-  std::unique_lock lock(mutex_);
+  Hold lock(*this);
   if (auto refused = refuse(table)) return std::move(*refused);
   if (!wait_for_it) {
     if (send(PeerPrefetch{++last_request_, table.attachment().number, span.first, span.count})) return {};
@@ -91,7 +91,8 @@ Paging::Answer Paging::prefetch(Table& table, PageSpan span, bool wait_for_it, N
   Request request;
   request.table = &table;
   if (!send(PeerPrefetch{enlist(request), table.attachment().number, span.first, span.count})) receive();
-  if (!request.done && !wait(lock, request, deadline, false)) return {tl::unexpected(too_late("the pages"))};
+  if (!request.done && !wait(lock.held, request, deadline, false))
+    return {tl::unexpected(too_late("the pages"))};
   return {end_of(request)};
 }
 
@@ -101,7 +102,7 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
                  fmt::format("device work can't be waited for: {} ({})", settled.error().operation,
                              settled.error().native))};
   }
-  std::unique_lock lock(mutex_);
+  Hold lock(*this);
   idle_ = false;
   run_listed(true);
   if (auto refused = refuse(table)) return std::move(*refused);
@@ -121,7 +122,7 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
     if (!send(PeerMakePrivate{enlist(request), table.attachment().number, first, page - first})) receive();
   }
   if (request.open == 0 && !request.done) return {};
-  if (!request.done && !wait(lock, request, deadline, true))
+  if (!request.done && !wait(lock.held, request, deadline, true))
     return {tl::unexpected(too_late("the private pages"))};
   if (auto end = end_of(request); !end) return {std::move(end)};
   for (std::uint32_t page = span.first; page != span.end(); ++page) {
@@ -133,14 +134,14 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
 }
 
 void Paging::prioritize(Table& table) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   for (const auto& [number, other] : tables_) other->prioritized = other == &table;
   table.prioritized = true;
   if (table.attached(epoch_)) send(PeerPrioritize{table.attachment().number});
 }
 
 void Paging::set_cutoff(Table& table, std::uint32_t pages) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   table.cutoff = pages;
   if (table.attached(epoch_)) send(PeerCutoff{table.attachment().number, pages});
 }
@@ -173,7 +174,7 @@ std::vector<Paging::Idle> Paging::idle_pages(const Table* only) {
 
 std::uint64_t Paging::give_back(std::uint64_t bytes, Nanoseconds deadline, const Table* only) {
   constexpr std::uint32_t at_once = 256;
-  std::unique_lock lock(mutex_);
+  Hold lock(*this);
   const std::vector<Idle> idle = idle_pages(only);
   std::uint64_t freed = 0;
   auto next = idle.begin();
@@ -190,7 +191,7 @@ std::uint64_t Paging::give_back(std::uint64_t bytes, Nanoseconds deadline, const
       hoped += next->table->shape().page_bytes;
     }
     if (request.open == 0 || request.done) continue;
-    const bool in_time = wait(lock, request, deadline, false);
+    const bool in_time = wait(lock.held, request, deadline, false);
     freed += request.released_bytes;
     if (!in_time || request.failure) break;
   }

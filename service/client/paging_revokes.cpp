@@ -25,7 +25,7 @@ PinOutcome Paging::pin_locked(Table& table, PageSpan span) {
 }
 
 PinOutcome Paging::pin_settled(Table& table, PageSpan span) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   return pin_locked(table, span);
 }
 
@@ -36,7 +36,7 @@ void Paging::unpin_locked(Table& table, PageSpan span) {
 }
 
 void Paging::last_unpin(Table& table, std::uint32_t page) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   last_unpin_locked(table, page);
 }
 
@@ -84,7 +84,7 @@ void Paging::list(Listed one) {
 }
 
 void Paging::run_revokes() {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   run_listed(true);
 }
 
@@ -113,7 +113,7 @@ void Paging::drop_listed(const Table& table) {
 }
 
 void Paging::set_idle(bool idle) {
-  const std::lock_guard lock(mutex_);
+  const Hold lock(*this);
   idle_.store(idle, std::memory_order_relaxed);
   if (!idle) return;
   for (const auto& [number, table] : tables_) table->mapper().forget_work();

@@ -35,6 +35,7 @@ class ScriptedGpuDriver final : public GpuDriver {
   DriverCode export_fd(MemoryHandle handle, UniqueFd& exported) override;
   DriverCode release(MemoryHandle handle) override;
   DriverCode import_fd(int, MemoryHandle&) override { return not_supported(); }
+  bool imports_at_once() const override { return true; }
   DriverCode reserve(std::uint64_t, std::uint64_t, DeviceAddress&) override { return not_supported(); }
   DriverCode map(DeviceAddress, std::uint64_t, MemoryHandle) override { return not_supported(); }
   DriverCode set_access(DeviceAddress, std::uint64_t, MappedRights) override { return not_supported(); }

@@ -115,8 +115,9 @@ class GpuDriver {
   virtual DriverCode export_fd(MemoryHandle handle, UniqueFd& exported) = 0;
   virtual DriverCode release(MemoryHandle handle) = 0;
 
-  // `fd` stays the caller's and stays open until access is set.
+  // `fd` stays the caller's, and stays open until access is set, unless imports_at_once().
   virtual DriverCode import_fd(int fd, MemoryHandle& imported) = 0;
+  virtual bool imports_at_once() const = 0;
   // `alignment`: a power of two.
   virtual DriverCode reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& at) = 0;
   virtual DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) = 0;

@@ -25,6 +25,7 @@ class HipDriver final : public GpuDriver {
   DriverCode export_fd(MemoryHandle handle, UniqueFd& exported) override;
   DriverCode release(MemoryHandle handle) override;
   DriverCode import_fd(int fd, MemoryHandle& imported) override;
+  bool imports_at_once() const override { return false; }  // 7.0 uses the descriptor when access is set.
   DriverCode reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& at) override;
   DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) override;
   DriverCode set_access(DeviceAddress at, std::uint64_t bytes, MappedRights rights) override;

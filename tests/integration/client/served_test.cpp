@@ -115,6 +115,33 @@ TEST_F(Served, ThreadsPageThroughADeviceThatIsTooSmall) {
   EXPECT_EQ(one.residency().pinned_bytes + two.residency().pinned_bytes, 0u);
 }
 
+// A range of more pages than one message brings, again and again, while another thread of the process uses pages of it
+// that are there before the rest is.
+TEST_F(Served, AThreadUsesPagesOfARangeThatIsUnderWay) {
+  start(320 * mib);
+  const std::string file = write("m.safetensors", 180);  // 135 pages.
+  Client client(service->socket());
+  client.open(file);
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    Random random(3);
+    while (!over && !HasFailure()) {
+      const std::uint64_t at = random.below(client.size / page) * page;
+      ASSERT_EQ(client.pin(at, page), PST_DONE) << client.error();
+      EXPECT_TRUE(is_the_file(client, at, 4096));
+      EXPECT_EQ(client.unpin(at, page), PST_DONE);
+    }
+  });
+  for (int round = 0; round < 8 && !HasFailure(); ++round) {
+    ASSERT_EQ(client.pin(0, client.size), PST_DONE) << client.error();
+    EXPECT_EQ(client.unpin(0, client.size), PST_DONE);
+    std::uint64_t freed = 0;
+    ASSERT_EQ(pst_table_free(client.table, client.size, 30 * second, &freed), PST_DONE) << client.error();
+  }
+  over = true;
+  other.join();
+}
+
 // After its fault it says nothing any more, not even that it has mapped the page: nobody waits for that.
 TEST_F(Served, AnIdleClientKeepsNoPageFromAnother) {
   start(4 * page);

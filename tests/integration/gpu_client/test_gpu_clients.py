@@ -119,6 +119,24 @@ class GpuClients(unittest.TestCase):
                 self.assertEqual(10 * PAGE, service.device()["resident_bytes"])
                 self.assertEqual("done", two("unpin", PAGE, 10 * PAGE))
 
+    def test_a_long_run_that_is_there_is_made_accessible_by_one_call(self) -> None:
+        pages = 140  # More than one message can bring.
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=pages + 8)
+                daemon.write_sparse_checkpoint(service.file, tensors=pages, tensor_bytes=PAGE)
+                one, two = self.open(service), self.open(service)
+                self.assertEqual("done", one("pin", 0, pages * PAGE))
+                names = (("cuMemMap", "cuMemSetAccess") if vendor == "cuda" else ("hipMemMap", "hipMemSetAccess"))
+                before = [int(two("calls", name)) for name in names]
+                self.assertEqual("done", two("pin", 0, pages * PAGE))
+                after = [int(two("calls", name)) for name in names]
+                # HIP wants the descriptors until then: a call for what one message brings.
+                self.assertEqual([pages, 1 if vendor == "cuda" else 2],
+                                 [now - then for now, then in zip(after, before)])
+                self.assertEqual("same", self.read(two, 0, pages))
+                self.assertEqual("done", two("unpin", 0, pages * PAGE))
+
     def test_a_shared_page_can_not_be_written(self) -> None:
         for vendor in VENDORS:
             with self.subTest(vendor):
