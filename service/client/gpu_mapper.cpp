@@ -23,15 +23,17 @@ bool lacks_descriptors() { return !UniqueFd(::open("/dev/null", O_RDONLY | O_CLO
 
 }  // namespace
 
-// The program's choice of device in this thread outlives our calls.
+// The program's choice of device in this thread outlives our calls, and so do captures of its streams.
 class GpuMapper::DeviceKept {
  public:
-  explicit DeviceKept(ProgramStreams& streams) : streams_(streams), device_(streams.current_device()) {}
+  explicit DeviceKept(ProgramStreams& streams)
+      : relaxed_(streams), streams_(streams), device_(streams.current_device()) {}
   DeviceKept(const DeviceKept&) = delete;
   DeviceKept& operator=(const DeviceKept&) = delete;
   ~DeviceKept() { streams_.set_current_device(device_); }
 
  private:
+  const RelaxedCaptures relaxed_;
   ProgramStreams& streams_;
   const int device_;
 };

@@ -2,7 +2,8 @@
 // GpuMapper: frames of a GPU, in one address range that its driver reserved. It uses the driver that the program has
 // loaded, and the calling thread's context as it is.
 //
-//   M1. A page is accessible only after finish_run, with one access call a run.
+//   M1. A page is accessible only after finish_run, with one access call a run. No call spoils a capture, except for
+//       settle_thread.
 //   M2. Imported handles live from place to finish_run; the mapping keeps the memory from then on.
 //   M3. A page is unmapped only while it is quiet: each event that was recorded at its unpins is reached, and the stream
 //       that was seen last does not capture.

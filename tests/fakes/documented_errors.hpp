@@ -48,6 +48,7 @@ inline constexpr int host_register[] = {1, 2, 3, 4, 201, 700, 712, 801};
 inline constexpr int with_handle[] = {1, 2, 3, 4, 201, 400, 700, 719, 999};
 inline constexpr int query[] = {1, 2, 3, 4, 201, 400, 600, 700, 719, 999};
 inline constexpr int capturing[] = {1, 3, 4, 201, 400, 700, 719, 906};
+inline constexpr int capture_mode[] = {1, 3, 4, 201};
 inline constexpr int module_load[] = {1, 2, 3, 4, 201, 209, 218, 222, 700, 999};
 inline constexpr int module_function[] = {1, 3, 4, 201, 500, 700, 999};
 inline constexpr int launch[] = {1, 2, 3, 4, 201, 400, 700, 701, 717, 719, 999};
@@ -105,6 +106,8 @@ inline constexpr DocumentedCall documented_calls[] = {
     {"cuEventSynchronize", "hipEventSynchronize", by_device | by_client, in_both, errors::with_handle},
     {"cuEventQuery", "hipEventQuery", by_client, in_streams, errors::query},
     {"cuStreamIsCapturing", "hipStreamIsCapturing", by_client, in_streams, errors::capturing},
+    {"cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode", by_client, in_streams,
+     errors::capture_mode},
     {"cuCtxSynchronize", "hipDeviceSynchronize", by_client, in_streams, errors::in_context},
 
     {nullptr, "hipGetDevicePropertiesR0600", by_device, in_driver, errors::look},

@@ -108,6 +108,7 @@ enum CudaHostRegisterFlags {
   cuda_host_register_device_map = 2,
   cuda_host_register_read_only = 8,
 };
+enum CudaCaptureMode { cuda_capture_global = 0, cuda_capture_thread_local = 1, cuda_capture_relaxed = 2 };
 enum CudaCaptureStatus { cuda_capture_none = 0, cuda_capture_active = 1, cuda_capture_invalidated = 2 };
 enum CudaProcAddressFlags { cuda_proc_address_default = 0, cuda_proc_address_legacy_stream = 1 };
 enum CudaProcAddressStatus {
@@ -263,6 +264,8 @@ typedef CudaResult (*CudaStreamSynchronize)(CudaStream stream);  // cuStreamSync
 typedef CudaResult (*CudaStreamWaitEvent)(CudaStream stream, CudaEvent event,
                                           unsigned flags);                    // cuStreamWaitEvent 3020
 typedef CudaResult (*CudaStreamIsCapturing)(CudaStream stream, int* status);  // cuStreamIsCapturing 10000
+typedef CudaResult (*CudaThreadExchangeStreamCaptureMode)(
+    int* mode);  // cuThreadExchangeStreamCaptureMode 10010; cuda_capture_relaxed and the like
 typedef CudaResult (*CudaEventCreate)(CudaEvent* event, unsigned flags);      // cuEventCreate 2000
 typedef CudaResult (*CudaEventDestroy)(CudaEvent event);  // cuEventDestroy 4000, plain cuEventDestroy_v2
 typedef CudaResult (*CudaEventRecord)(CudaEvent event, CudaStream stream);  // cuEventRecord 2000

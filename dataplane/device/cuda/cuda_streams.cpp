@@ -18,6 +18,7 @@ struct StreamTable {
   CudaEventQuery event_query = nullptr;
   CudaEventSynchronize event_synchronize = nullptr;
   CudaStreamIsCapturing stream_is_capturing = nullptr;
+  CudaThreadExchangeStreamCaptureMode exchange_capture_mode = nullptr;  // Null: an old driver.
   CudaContextSynchronize context_synchronize = nullptr;
   CudaMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
   CudaStreamSynchronize stream_synchronize = nullptr;
@@ -71,6 +72,14 @@ class CudaStreams final : public ProgramStreams {
   }
   DriverCode synchronize() override { return {table_.context_synchronize(), "cuCtxSynchronize"}; }
 
+  int relax_captures() override {
+    int mode = cuda_capture_relaxed;
+    if (table_.exchange_capture_mode == nullptr || table_.exchange_capture_mode(&mode) != cuda_success)
+      return -1;
+    return mode;
+  }
+  void set_capture_mode(int mode) override { static_cast<void>(table_.exchange_capture_mode(&mode)); }
+
   // Memory calls name their device.
   int current_device() override { return -1; }
   void set_current_device(int) override {}
@@ -100,6 +109,8 @@ Result<std::unique_ptr<ProgramStreams>> open_cuda_streams() {
   find(table.context_synchronize, "cuCtxSynchronize");
   find(table.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
   find(table.stream_synchronize, "cuStreamSynchronize");
+  table.exchange_capture_mode = reinterpret_cast<CudaThreadExchangeStreamCaptureMode>(
+      ::dlsym(library, "cuThreadExchangeStreamCaptureMode"));
   if (missing != nullptr) return Error{Errc::unsupported, 0, missing};
   return std::unique_ptr<ProgramStreams>(std::make_unique<CudaStreams>(table));
 }

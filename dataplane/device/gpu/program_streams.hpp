@@ -19,7 +19,7 @@ class ProgramStreams {
   virtual DriverCode make_event(EventHandle& event) = 0;
   virtual DriverCode destroy_event(EventHandle event) = 0;
   virtual DriverCode record_event(EventHandle event, StreamHandle stream) = 0;
-  // Forbidden while something captures: it would invalidate the capture.
+  // While something captures only in RelaxedCaptures: it would invalidate the capture.
   virtual DriverCode query_event(EventHandle event) = 0;
   virtual DriverCode wait_event(EventHandle event) = 0;
   virtual DriverCode is_capturing(StreamHandle stream, bool& capturing) = 0;
@@ -28,12 +28,32 @@ class ProgramStreams {
   // Waits for everything that was queued in the calling thread's context. For work of that thread's program alone.
   virtual DriverCode synchronize() = 0;
 
+  // What the calling thread's calls do to captures of streams, of whichever thread: in the mode "relaxed" none is
+  // invalidated by a call that merely might. Answers the mode before. -1: the driver is too old to have modes.
+  virtual int relax_captures() = 0;
+  virtual void set_capture_mode(int mode) = 0;
+
   // HIP's memory calls change the calling thread's device: it is put back. -1: there is none.
   virtual int current_device() = 0;
   virtual void set_current_device(int device) = 0;
 
  protected:
   ProgramStreams() = default;
+};
+
+// The calling thread spoils no capture until the end of the scope.
+class RelaxedCaptures {
+ public:
+  explicit RelaxedCaptures(ProgramStreams& streams) : streams_(streams), mode_(streams.relax_captures()) {}
+  RelaxedCaptures(const RelaxedCaptures&) = delete;
+  RelaxedCaptures& operator=(const RelaxedCaptures&) = delete;
+  ~RelaxedCaptures() {
+    if (mode_ >= 0) streams_.set_capture_mode(mode_);
+  }
+
+ private:
+  ProgramStreams& streams_;
+  const int mode_;
 };
 
 // Errc::not_found when the program has not loaded the vendor's driver, Errc::unsupported when that lacks a function.

@@ -76,6 +76,7 @@ enum HipMemGranularity { hip_mem_granularity_minimum = 0, hip_mem_granularity_re
 enum HipStreamFlags { hip_stream_non_blocking = 1 };  // Does not wait for the null stream.
 enum HipEventFlags { hip_event_blocking_sync = 1, hip_event_disable_timing = 2 };
 enum HipHostFlags { hip_host_portable = 1, hip_host_mapped = 2 };  // Of allocation and of registration.
+enum HipCaptureMode { hip_capture_global = 0, hip_capture_thread_local = 1, hip_capture_relaxed = 2 };
 enum HipCaptureStatus { hip_capture_none = 0, hip_capture_active = 1, hip_capture_invalidated = 2 };
 
 typedef int HipDevice;     // An ordinal: HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES renumber it.
@@ -219,6 +220,8 @@ typedef HipResult (*HipStreamSynchronize)(HipStream stream);                    
 typedef HipResult (*HipStreamWaitEvent)(HipStream stream, HipEvent event,
                                         unsigned flags);                        // hipStreamWaitEvent
 typedef HipResult (*HipStreamIsCapturing)(HipStream stream, int* status);       // hipStreamIsCapturing
+typedef HipResult (*HipThreadExchangeStreamCaptureMode)(
+    int* mode);  // hipThreadExchangeStreamCaptureMode; hip_capture_relaxed and the like
 typedef HipResult (*HipEventCreateWithFlags)(HipEvent* event, unsigned flags);  // hipEventCreateWithFlags
 typedef HipResult (*HipEventDestroy)(HipEvent event);                           // hipEventDestroy
 typedef HipResult (*HipEventRecord)(HipEvent event, HipStream stream);          // hipEventRecord

@@ -18,6 +18,7 @@ struct StreamTable {
   HipEventQuery event_query = nullptr;
   HipEventSynchronize event_synchronize = nullptr;
   HipStreamIsCapturing stream_is_capturing = nullptr;
+  HipThreadExchangeStreamCaptureMode exchange_capture_mode = nullptr;  // Null: an old driver.
   HipDeviceSynchronize device_synchronize = nullptr;
   HipMemcpyDtoHAsync memcpy_dtoh_async = nullptr;
   HipStreamSynchronize stream_synchronize = nullptr;
@@ -71,6 +72,14 @@ class HipStreams final : public ProgramStreams {
   }
   DriverCode synchronize() override { return {table_.device_synchronize(), "hipDeviceSynchronize"}; }
 
+  int relax_captures() override {
+    int mode = hip_capture_relaxed;
+    if (table_.exchange_capture_mode == nullptr || table_.exchange_capture_mode(&mode) != hip_success)
+      return -1;
+    return mode;
+  }
+  void set_capture_mode(int mode) override { static_cast<void>(table_.exchange_capture_mode(&mode)); }
+
   int current_device() override {
     int device = -1;
     return table_.get_device(&device) == hip_success ? device : -1;
@@ -109,6 +118,8 @@ Result<std::unique_ptr<ProgramStreams>> open_hip_streams() {
   find(table.stream_synchronize, "hipStreamSynchronize");
   find(table.get_device, "hipGetDevice");
   find(table.set_device, "hipSetDevice");
+  table.exchange_capture_mode = reinterpret_cast<HipThreadExchangeStreamCaptureMode>(
+      ::dlsym(library, "hipThreadExchangeStreamCaptureMode"));
   if (missing != nullptr) return Error{Errc::unsupported, 0, missing};
   return std::unique_ptr<ProgramStreams>(std::make_unique<HipStreams>(table));
 }

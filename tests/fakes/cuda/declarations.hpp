@@ -61,6 +61,7 @@ FAKE_EXPORT CudaResult cuStreamQuery(CudaStream stream);
 FAKE_EXPORT CudaResult cuStreamSynchronize(CudaStream stream);
 FAKE_EXPORT CudaResult cuStreamWaitEvent(CudaStream stream, CudaEvent event, unsigned flags);
 FAKE_EXPORT CudaResult cuStreamIsCapturing(CudaStream stream, int* status);
+FAKE_EXPORT CudaResult cuThreadExchangeStreamCaptureMode(int* mode);
 FAKE_EXPORT CudaResult cuStreamBeginCapture_v2(CudaStream stream, int mode);
 FAKE_EXPORT CudaResult cuStreamEndCapture(CudaStream stream, void** graph);
 FAKE_EXPORT CudaResult cuEventCreate(CudaEvent* event, unsigned flags);

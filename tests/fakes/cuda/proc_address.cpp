@@ -83,6 +83,7 @@ const auto& symbols() {
       {"cuStreamSynchronize", 2000, at(cuStreamSynchronize)},
       {"cuStreamWaitEvent", 3020, at(cuStreamWaitEvent)},
       {"cuStreamIsCapturing", 10000, at(cuStreamIsCapturing)},
+      {"cuThreadExchangeStreamCaptureMode", 10010, at(cuThreadExchangeStreamCaptureMode)},
       {"cuStreamBeginCapture", 10010, at(cuStreamBeginCapture_v2), 10000},
       {"cuStreamEndCapture", 10000, at(cuStreamEndCapture)},
       {"cuEventCreate", 2000, at(cuEventCreate)},

@@ -49,6 +49,14 @@ FAKE_EXPORT CudaResult cuStreamIsCapturing(CudaStream stream, int* status) {
   return cuda_success;
 }
 
+FAKE_EXPORT CudaResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  if (const CudaResult bad = enter("cuThreadExchangeStreamCaptureMode", Needs::init)) return bad;
+  if (mode == nullptr || *mode < cuda_capture_global || *mode > cuda_capture_relaxed)
+    return cuda_error_invalid_value;
+  *mode = Context::exchange_capture_mode(*mode);
+  return cuda_success;
+}
+
 // Mode 0 is the global one: unsafe calls of any thread invalidate the capture.
 FAKE_EXPORT CudaResult cuStreamBeginCapture_v2(CudaStream stream, int mode) {
   if (const CudaResult bad = enter("cuStreamBeginCapture", Needs::context)) return bad;

@@ -64,6 +64,8 @@ class Context {
   CudaResult begin_capture(Stream& stream, bool global);
   CudaResult end_capture(Stream& stream);
   Capture capture_of(Stream& stream);
+  // Of the calling thread. The mode before.
+  static int exchange_capture_mode(int mode);
 
  private:
   CudaResult refuse_in_capture();

@@ -49,6 +49,7 @@ FAKE_EXPORT HipResult hipStreamQuery(HipStream stream);
 FAKE_EXPORT HipResult hipStreamSynchronize(HipStream stream);
 FAKE_EXPORT HipResult hipStreamWaitEvent(HipStream stream, HipEvent event, unsigned flags);
 FAKE_EXPORT HipResult hipStreamIsCapturing(HipStream stream, int* status);
+FAKE_EXPORT HipResult hipThreadExchangeStreamCaptureMode(int* mode);
 FAKE_EXPORT HipResult hipStreamBeginCapture(HipStream stream, int mode);
 FAKE_EXPORT HipResult hipStreamEndCapture(HipStream stream, void** graph);
 FAKE_EXPORT HipResult hipEventCreateWithFlags(HipEvent* event, unsigned flags);

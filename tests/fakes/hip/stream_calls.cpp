@@ -54,6 +54,14 @@ FAKE_EXPORT HipResult hipStreamIsCapturing(HipStream stream, int* status) {
   return hip_success;
 }
 
+FAKE_EXPORT HipResult hipThreadExchangeStreamCaptureMode(int* mode) {
+  if (const HipResult bad = enter("hipThreadExchangeStreamCaptureMode", Needs::init)) return bad;
+  if (mode == nullptr || *mode < hip_capture_global || *mode > hip_capture_relaxed)
+    return hip_error_invalid_value;
+  *mode = Context::exchange_capture_mode(*mode);
+  return hip_success;
+}
+
 // Mode 0 is the global one: unsafe calls of any thread invalidate the capture.
 FAKE_EXPORT HipResult hipStreamBeginCapture(HipStream stream, int mode) {
   if (const HipResult bad = enter("hipStreamBeginCapture", Needs::context)) return bad;

@@ -216,6 +216,35 @@ class GpuClients(unittest.TestCase):
                 self.assertTrue(daemon.wait_until(lambda: other("pin", 4 * PAGE, 7 * PAGE) == "done"))
                 self.assertEqual("same", self.read(other, 4, 7))
 
+    def test_a_capture_that_nobody_told_of_is_not_spoilt(self) -> None:
+        # The pages were unpinned before: what the library knows of the program's streams is older than the capture.
+        calls = (("revokes",), ("pin", 7 * PAGE, PAGE), ("unpin", 0, PAGE))
+        for vendor in VENDORS:
+            for call in calls:
+                with self.subTest(vendor, call=call):
+                    service = self.serve(vendor, pages=8, cooperative_deadline="100ms")
+                    graph, other = self.open(service), self.open(service)
+                    self.assertEqual("done", graph("pin", 0, 7 * PAGE))
+                    self.assertEqual("done", graph("unpin", PAGE, 6 * PAGE))
+                    self.assertEqual("0", graph("capture"))
+                    other.begin("pin", 7 * PAGE, 4 * PAGE)
+                    self.assertTrue(daemon.wait_until(lambda: service.device()["stuck_bytes"] > 0))
+                    self.assertEqual("done", graph(*call))
+                    self.assertEqual("0", graph("captured"), "nothing has spoilt it")
+                    self.assertEqual("done", graph("idle"))
+                    other.end()
+                    self.assertTrue(daemon.wait_until(lambda: other("pin", 7 * PAGE, 4 * PAGE) == "done"))
+
+    def test_private_pages_during_a_capture_are_refused_by_name(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                graph = self.open(self.serve(vendor))
+                self.assertEqual("done", graph("pin", PAGE, PAGE))
+                self.assertEqual("0", graph("capture"))
+                self.assertIn("busy", graph("private", PAGE, PAGE))
+                graph("captured")
+                self.assertEqual("done", graph("private", PAGE, PAGE))
+
     def test_an_idle_program_gives_pages_back_by_itself(self) -> None:
         service = self.serve("cuda", pages=8)
         idle, other = self.open(service), self.open(service)

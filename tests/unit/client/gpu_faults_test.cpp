@@ -74,6 +74,7 @@ const std::map<std::string_view, std::set<Outcome>> foreseen{
     {"cuEventQuery", {done, not_quiet}},
     {"cuEventSynchronize", {done}},
     {"cuEventDestroy", {done}},
+    {"cuThreadExchangeStreamCaptureMode", {done}},
     {"cuCtxSynchronize", {not_settled, done}},
 };
 

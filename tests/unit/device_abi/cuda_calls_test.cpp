@@ -70,6 +70,7 @@ static_assert(same_shape<CudaStreamQuery, PFN_cuStreamQuery_v2000>);
 static_assert(same_shape<CudaStreamSynchronize, PFN_cuStreamSynchronize_v2000>);
 static_assert(same_shape<CudaStreamWaitEvent, PFN_cuStreamWaitEvent_v3020>);
 static_assert(same_shape<CudaStreamIsCapturing, PFN_cuStreamIsCapturing_v10000>);
+static_assert(same_shape<CudaThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010>);
 static_assert(same_shape<CudaEventCreate, PFN_cuEventCreate_v2000>);
 static_assert(same_shape<CudaEventDestroy, PFN_cuEventDestroy_v4000>);
 static_assert(same_shape<CudaEventRecord, PFN_cuEventRecord_v2000>);

@@ -102,6 +102,9 @@ static_assert(same_value(cuda_host_alloc_device_map, CU_MEMHOSTALLOC_DEVICEMAP))
 static_assert(same_value(cuda_host_register_portable, CU_MEMHOSTREGISTER_PORTABLE));
 static_assert(same_value(cuda_host_register_device_map, CU_MEMHOSTREGISTER_DEVICEMAP));
 static_assert(same_value(cuda_host_register_read_only, CU_MEMHOSTREGISTER_READ_ONLY));
+static_assert(same_value(cuda_capture_global, CU_STREAM_CAPTURE_MODE_GLOBAL));
+static_assert(same_value(cuda_capture_thread_local, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+static_assert(same_value(cuda_capture_relaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 static_assert(same_value(cuda_capture_none, CU_STREAM_CAPTURE_STATUS_NONE));
 static_assert(same_value(cuda_capture_active, CU_STREAM_CAPTURE_STATUS_ACTIVE));
 static_assert(same_value(cuda_capture_invalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED));

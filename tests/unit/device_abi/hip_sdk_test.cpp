@@ -155,6 +155,7 @@ static_assert(same_shape<HipStreamQuery, decltype(&hipStreamQuery)>);
 static_assert(same_shape<HipStreamSynchronize, decltype(&hipStreamSynchronize)>);
 static_assert(same_shape<HipStreamWaitEvent, decltype(&hipStreamWaitEvent)>);
 static_assert(same_shape<HipStreamIsCapturing, decltype(&hipStreamIsCapturing)>);
+static_assert(same_shape<HipThreadExchangeStreamCaptureMode, decltype(&hipThreadExchangeStreamCaptureMode)>);
 static_assert(same_shape<HipEventCreateWithFlags, decltype(&hipEventCreateWithFlags)>);
 static_assert(same_shape<HipEventDestroy, decltype(&hipEventDestroy)>);
 static_assert(same_shape<HipEventRecord, decltype(&hipEventRecord)>);
