@@ -51,12 +51,10 @@ Outcome<DeviceSetup> start_host_device(const Config& config, HeadroomSource& hea
                 fmt::format("host memory can't be a device: {}", opened.error().operation));
   }
   const auto device = std::make_shared<HostDevice>(std::move(*opened));
-  DeviceSetup setup{.id = "host",
-                    .kind = "host",
-                    .thread = nullptr,
-                    .limits = {},
-                    .headroom_bytes = config.host.headroom_bytes.value_or(0),
-                    .frames_max = descriptors_for_frames(descriptors)};
+  DeviceSetup setup;
+  setup.id = setup.kind = "host";
+  setup.headroom_bytes = config.host.headroom_bytes.value_or(0);
+  setup.frames_max = descriptors_for_frames(descriptors);
   return start_device(config, std::move(setup),
                       {.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
                        .writer = std::shared_ptr<FrameWriter>(device, &device->writer())});
