@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,6 +55,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t pinned_bytes() const;     // By its pin words: a hint.
   std::uint64_t anonymous_bytes() const;  // Of that: of anonymous tables.
   std::uint64_t private_bytes() const;    // Anonymous and made private, resident.
+  // What it said last of itself; null before it said anything.
+  struct Reported {
+    std::vector<wire::Holding> holdings;
+    Nanoseconds at{};
+  };
+  const Reported* reported() const { return reported_ ? &*reported_ : nullptr; }
   bool stuck() const { return stuck_; }
   void set_stuck(bool stuck) { stuck_ = stuck; }
 
@@ -75,6 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t request, wire::Free&& free, UniqueFds&& fds);
   void on(std::uint64_t request, wire::Query&& query, UniqueFds&& fds);
   void on(std::uint64_t request, wire::CancelRequest&& cancel, UniqueFds&& fds);
+  void on(std::uint64_t request, wire::Report&& report, UniqueFds&& fds);
 
   void checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened);
   Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device,
@@ -107,6 +115,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<TableNumber, OpenTable> tables_;
   std::map<DeviceLink*, UniqueFd>
       connected_;  // The client's end of the socket, until the first table's reply takes it.
+  std::optional<Reported> reported_;
   std::set<std::uint64_t> unanswered_;
   std::uint64_t last_handle_ = 0;
   std::uint32_t last_table_ = 0;

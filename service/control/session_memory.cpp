@@ -130,4 +130,13 @@ void Session::on(std::uint64_t request, wire::Free&& free, UniqueFds&&) {
   free_next(freeing);
 }
 
+void Session::on(std::uint64_t request, wire::Report&& report, UniqueFds&&) {
+  for (const wire::Holding& holding : report.holdings) {
+    const auto device = holding.device ? device_at(*holding.device) : Outcome<DeviceLink*>(nullptr);
+    if (!device) return refuse(request, device.error());
+  }
+  reported_ = {std::move(report.holdings), monotonic_now()};
+  answer(request, wire::Done{});
+}
+
 }  // namespace penstock

@@ -148,6 +148,35 @@ Answer read_free(const Datagram& datagram) {
   return ClientMessage(Free{wire.device, wire.bytes, wire.timeout_ns});
 }
 
+Result<Holding> holding_of(const pstw_holding& wire) {
+  Holding holding;
+  holding.kind = TRY(enum_of(wire.kind, HoldingKind::other, "kind of a holding"));
+  holding.place = TRY(enum_of(wire.place, HoldingPlace::disk, "place of a holding"));
+  if (wire.reserved != 0) return broken("a reserved field is used");
+  const bool on_device = holding.place == HoldingPlace::device;
+  if (on_device == (wire.device == PSTW_NO_DEVICE)) return broken("device of a holding");
+  if (on_device) holding.device = wire.device;
+  holding.bytes = wire.bytes;
+  return holding;
+}
+
+Answer read_report(const Datagram& datagram) {
+  const auto wire = TRY(datagram.front<pstw_report>(0, 0));
+  if (wire.reserved != 0) return broken("a reserved field is used");
+  if (wire.holdings > PSTW_HOLDINGS_MAX) return broken("number of holdings");
+  if (datagram.bytes.size() != sizeof wire + wire.holdings * sizeof(pstw_holding))
+    return broken("a message has the wrong size");
+  Report message;
+  message.holdings.reserve(wire.holdings);
+  for (std::uint32_t i = 0; i < wire.holdings; ++i) {
+    const Holding holding =
+        TRY(holding_of(copy_at<pstw_holding>(datagram.bytes, sizeof wire + i * sizeof(pstw_holding))));
+    if (i > 0 && holding.key() <= message.holdings.back().key()) return broken("order of holdings");
+    message.holdings.push_back(holding);
+  }
+  return ClientMessage(std::move(message));
+}
+
 Answer read_query(const Datagram& datagram) {
   const auto wire = TRY(datagram.front<pstw_query>(0, 0));
   const auto tail = datagram.bytes.subspan(sizeof wire);
@@ -179,6 +208,7 @@ Answer read(const Datagram& datagram) {
     case PSTW_FREE: return read_free(datagram);
     case PSTW_QUERY: return read_query(datagram);
     case PSTW_CANCEL: return read_cancel(datagram);
+    case PSTW_REPORT: return read_report(datagram);
     default: return broken("no message of a client has this type");
   }
 }

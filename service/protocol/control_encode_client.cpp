@@ -8,6 +8,8 @@ static_assert(static_cast<int>(TableKind::anonymous) == PSTW_TABLE_ANONYMOUS);
 static_assert(static_cast<int>(RevokeMode::cooperative) == PSTW_MODE_COOPERATIVE);
 static_assert(static_cast<int>(Layout::scattered) == PSTW_LAYOUT_SCATTERED);
 static_assert(static_cast<int>(QueryKind::scrub) == PSTW_QUERY_SCRUB);
+static_assert(static_cast<int>(HoldingKind::other) == PSTW_HOLDING_OTHER);
+static_assert(static_cast<int>(HoldingPlace::disk) == PSTW_PLACE_DISK);
 
 std::uint32_t count_descriptors(const OpenCheckpoint& message) {
   std::uint32_t count = 0;
@@ -127,6 +129,27 @@ Result<Bytes> write(std::uint64_t request, const Query& message) {
   wire.kind = static_cast<std::uint32_t>(message.kind);
   wire.json_bytes = static_cast<std::uint32_t>(message.json.size());
   return finish(wire, std::as_bytes(std::span(message.json)));
+}
+
+Result<Bytes> write(std::uint64_t request, const Report& message) {
+  if (message.holdings.size() > PSTW_HOLDINGS_MAX) return unfit("holdings of one report");
+  auto wire = start<pstw_report>(PSTW_REPORT, request);
+  wire.holdings = static_cast<std::uint32_t>(message.holdings.size());
+  Bytes tail;
+  const Holding* before = nullptr;
+  for (const Holding& holding : message.holdings) {
+    if ((holding.place == HoldingPlace::device) != holding.device.has_value())
+      return unfit("device of a holding");
+    if (before != nullptr && holding.key() <= before->key()) return unfit("order of holdings");
+    before = &holding;
+    pstw_holding entry{};
+    entry.kind = static_cast<std::uint32_t>(holding.kind);
+    entry.place = static_cast<std::uint32_t>(holding.place);
+    entry.device = holding.device.value_or(PSTW_NO_DEVICE);
+    entry.bytes = holding.bytes;
+    append(tail, entry);
+  }
+  return finish(wire, tail);
 }
 
 Result<Bytes> write(std::uint64_t request, const CancelRequest& message) {

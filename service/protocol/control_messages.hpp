@@ -3,9 +3,11 @@
 // beside them, in the order that PROTOCOL.md gives; descriptors_of() in control_codec.hpp counts them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -76,6 +78,22 @@ struct Free {
   std::uint64_t bytes = 0;
   std::uint64_t timeout_ns = 0;
 };
+enum class HoldingKind : std::uint8_t { weights, work, carry, results, state, other };
+inline constexpr std::size_t holding_kinds = 6;
+enum class HoldingPlace : std::uint8_t { device, locked_host, anonymous, page_cache, disk };
+inline constexpr std::size_t holding_places = 5;
+struct Holding {
+  HoldingKind kind = HoldingKind::weights;
+  HoldingPlace place = HoldingPlace::device;
+  std::optional<std::uint32_t> device;  // Where the place is a device's, and only there.
+  std::uint64_t bytes = 0;
+
+  // The order of a report.
+  auto key() const { return std::tuple(kind, place, device); }
+};
+struct Report {
+  std::vector<Holding> holdings;  // Ascending by key, each once.
+};
 enum class QueryKind : std::uint8_t { status, explain, load, evict, doctor, scrub };
 struct Query {
   QueryKind kind = QueryKind::status;
@@ -86,7 +104,7 @@ struct CancelRequest {
 };
 using ClientMessage =
     std::variant<Hello, OpenCheckpoint, CloseCheckpoint, OpenTable, CloseTable, Admit, ReleaseGrant,
-                 CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query, CancelRequest>;
+                 CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query, CancelRequest, Report>;
 
 // ---- from the service ----
 enum class DeviceKind : std::uint8_t { host, cuda, hip };

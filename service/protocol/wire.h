@@ -24,7 +24,8 @@ enum {
   PSTW_OPEN_FILES_MAX = 64,          // In one message: two descriptors each.
   PSTW_CHECKPOINT_FILES_MAX = 1024,  // In one checkpoint.
   PSTW_TABLE_CHECKPOINTS_MAX = 16,
-  PSTW_REQUESTS_MAX = 64,  // Unanswered ones of one session.
+  PSTW_REQUESTS_MAX = 64,   // Unanswered ones of one session.
+  PSTW_HOLDINGS_MAX = 128,  // In one report.
   PSTW_VERSION_BYTES_MAX = 32,
   PSTW_NAME_BYTES_MAX = 64,
   PSTW_FILE_NAME_BYTES_MAX = 256,
@@ -50,6 +51,7 @@ enum pstw_type {
   PSTW_FREE = 0x0b,
   PSTW_QUERY = 0x0c,
   PSTW_CANCEL = 0x0d,
+  PSTW_REPORT = 0x0e,
 
   PSTW_HELLO_REPLY = 0x41,
   PSTW_REFUSED = 0x42,
@@ -292,6 +294,38 @@ struct pstw_free_reply {
   struct pstw_header header;
   uint64_t freed_bytes;
 };
+
+// What a client holds.
+enum pstw_holding_kind {
+  PSTW_HOLDING_WEIGHTS = 0,
+  PSTW_HOLDING_WORK = 1,
+  PSTW_HOLDING_CARRY = 2,
+  PSTW_HOLDING_RESULTS = 3,
+  PSTW_HOLDING_STATE = 4,
+  PSTW_HOLDING_OTHER = 5,
+};
+enum pstw_holding_place {
+  PSTW_PLACE_DEVICE = 0,
+  PSTW_PLACE_LOCKED_HOST = 1,
+  PSTW_PLACE_ANONYMOUS = 2,
+  PSTW_PLACE_PAGE_CACHE = 3,
+  PSTW_PLACE_DISK = 4,
+};
+struct pstw_holding {
+  uint32_t kind;
+  uint32_t place;
+  uint32_t device;  // PSTW_NO_DEVICE where the place is no device's.
+  uint32_t reserved;
+  uint64_t bytes;
+};
+static_assert(sizeof(struct pstw_holding) == 24, "wire size");
+
+struct pstw_report {  // Followed by `holdings` pstw_holding, ascending by kind, place, device.
+  struct pstw_header header;
+  uint32_t holdings;
+  uint32_t reserved;
+};
+static_assert(sizeof(struct pstw_report) == 32, "wire size");
 
 // Questions in JSON.
 enum pstw_query_kind {

@@ -157,6 +157,62 @@ TEST(ControlCodec, FindsTheRequestNumberOfADamagedMessage) {
   EXPECT_EQ(wire::request_of(std::span(bytes).first(10)), 0u);
 }
 
+TEST(ControlCodec, KeepsEachHoldingOfAReportAndItsPlace) {
+  const auto message = test::sample_client_messages().back();
+  const auto decoded = decode_client_message(encoded(1, message), 0);
+  ASSERT_TRUE(decoded);
+  const auto& holdings = std::get<wire::Report>(decoded->message).holdings;
+  ASSERT_EQ(holdings.size(), 4u);
+  EXPECT_EQ(holdings[0].device, 3u);
+  EXPECT_EQ(holdings[0].bytes, 1ull << 34);
+  EXPECT_EQ(holdings[2].place, wire::HoldingPlace::disk);
+  EXPECT_EQ(holdings[2].device, std::nullopt);
+  EXPECT_EQ(holdings[3].kind, wire::HoldingKind::other);
+}
+
+// A report with one field of its second holding changed.
+Bytes changed_report(std::size_t offset, std::uint32_t value) {
+  Bytes bytes = encoded(1, test::sample_client_messages().back());
+  std::memcpy(bytes.data() + sizeof(pstw_report) + sizeof(pstw_holding) + offset, &value, sizeof value);
+  return bytes;
+}
+
+TEST(ControlCodec, RefusesAReportThatIsNotInOrderOrNamesAHoldingTwice) {
+  EXPECT_TRUE(decode_client_message(changed_report(offsetof(pstw_holding, device), 5), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, device), 3), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, device), 2), 0));
+  wire::Report twice;
+  twice.holdings.assign(2, {wire::HoldingKind::work, wire::HoldingPlace::anonymous, std::nullopt, 1});
+  EXPECT_FALSE(wire::encode(1, wire::ClientMessage(twice)));
+}
+
+TEST(ControlCodec, RefusesAHoldingOfNoKindNoPlaceOrOnNoDevice) {
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, kind), 6), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, place), 5), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, device), PSTW_NO_DEVICE), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, place), PSTW_PLACE_DISK), 0));
+  EXPECT_FALSE(decode_client_message(changed_report(offsetof(pstw_holding, reserved), 1), 0));
+  wire::Report nowhere;
+  nowhere.holdings.push_back({wire::HoldingKind::work, wire::HoldingPlace::device, std::nullopt, 1});
+  EXPECT_FALSE(wire::encode(1, wire::ClientMessage(nowhere)));
+}
+
+TEST(ControlCodec, RefusesAReportOfMoreHoldingsThanItHasOrThanAreAllowed) {
+  Bytes bytes = encoded(1, test::sample_client_messages().back());
+  auto report = header_of<pstw_report>(bytes);
+  for (const std::uint32_t count : {3u, 5u, 129u, 0xffffffffu}) {
+    report.holdings = count;
+    std::memcpy(bytes.data(), &report, sizeof report);
+    EXPECT_FALSE(decode_client_message(bytes, 0)) << count;
+  }
+  wire::Report long_one;
+  for (std::uint32_t i = 0; i < PSTW_HOLDINGS_MAX; ++i)
+    long_one.holdings.push_back({wire::HoldingKind::work, wire::HoldingPlace::device, i, 1});
+  EXPECT_TRUE(wire::encode(1, wire::ClientMessage(long_one)));
+  long_one.holdings.push_back({wire::HoldingKind::other, wire::HoldingPlace::disk, std::nullopt, 1});
+  EXPECT_FALSE(wire::encode(1, wire::ClientMessage(long_one)));
+}
+
 TEST(ControlCodec, RefusesATableWhoseFieldsBelongToAnotherKind) {
   const auto messages = test::sample_client_messages();
   const auto refuses = [&](std::size_t sample, auto change) {
