@@ -332,6 +332,40 @@ PST_API uint64_t pst_host_buffer_bytes(const pst_host_buffer* buffer);
 PST_API pst_status pst_host_buffer_truncate(pst_host_buffer* buffer, uint64_t bytes);
 PST_API void pst_host_buffer_close(pst_host_buffer* buffer);
 
+/* ---- what this client holds ------------------------------------------------------------------------------------------ */
+
+/* Weights; work: activations; carry: what lives from one piece of work to the next, as cast buffers and pools of graphs do;
+ * results: kept outputs; state: what parts of the program keep on themselves; other: all else. */
+typedef enum {
+  PST_HOLDING_WEIGHTS = 0,
+  PST_HOLDING_WORK = 1,
+  PST_HOLDING_CARRY = 2,
+  PST_HOLDING_RESULTS = 3,
+  PST_HOLDING_STATE = 4,
+  PST_HOLDING_OTHER = 5
+} pst_holding_kind;
+typedef enum {
+  PST_PLACE_DEVICE = 0, /* the memory of `device` */
+  PST_PLACE_LOCKED_HOST = 1,
+  PST_PLACE_ANONYMOUS = 2, /* host memory that no file backs */
+  PST_PLACE_PAGE_CACHE = 3,
+  PST_PLACE_DISK = 4 /* in a file alone */
+} pst_holding_place;
+typedef struct {
+  uint32_t size; /* the same in all of one report */
+  uint32_t kind;
+  uint32_t place;
+  uint32_t reserved;
+  const char* device; /* an id; NULL: the first one. With PST_PLACE_DEVICE only */
+  uint64_t bytes;
+} pst_holding;
+/* Tells the service what this client holds, for people: `penstock status` shows it, nothing is decided by it. Stands in for
+ * the report before it, whole; what is not named counts as not measured. In any order, each kind and place once (else
+ * PST_INVALID_ARGUMENT), at most 128. A report ends with its connection: say it again after a reconnect. PST_DEADLINE: no
+ * answer in time. */
+PST_API pst_status pst_report_holdings(pst_client* client, const pst_holding* holdings, uint32_t count,
+                                       uint64_t timeout_ns);
+
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
 /* `what`: "status", "explain", "load", "evict", "doctor", "scrub"; arguments and answer are JSON texts as the command line's. *json

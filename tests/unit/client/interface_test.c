@@ -63,6 +63,7 @@ static const struct {
     FUNCTION(pst_host_buffer_bytes),
     FUNCTION(pst_host_buffer_truncate),
     FUNCTION(pst_host_buffer_close),
+    FUNCTION(pst_report_holdings),
     FUNCTION(pst_query),
     FUNCTION(pst_release_text),
 };
