@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/process_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "bpf/text_file.hpp"
+
+namespace penstock {
+namespace {
+
+// The number of a line such as "Anonymous:      112 kB"; nothing when there is none.
+std::optional<std::uint64_t> bytes_of(std::string_view text, std::string_view name) {
+  std::size_t line = 0;
+  while (line < text.size()) {
+    std::string_view rest = text.substr(line, text.find('\n', line) - line);
+    line += rest.size() + 1;
+    if (!rest.starts_with(name) || rest.substr(name.size(), 1) != ":") continue;
+    rest.remove_prefix(name.size() + 1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    std::uint64_t kib = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), kib);
+    if (error != std::errc{} || rest.substr(static_cast<std::size_t>(end - rest.data())) != " kB")
+      return std::nullopt;
+    return kib > UINT64_MAX / 1024 ? std::nullopt : std::optional(kib * 1024);
+  }
+  return std::nullopt;
+}
+
+// Of zswap as a whole. Older kernels don't say; a module that is not there, or off and empty, holds nothing.
+std::optional<std::uint64_t> read_zswapped(int root) {
+  const Result<std::string> meminfo = read_text(root, "proc/meminfo");
+  const auto told = meminfo ? bytes_of(*meminfo, "Zswapped") : std::nullopt;
+  if (told) return told;
+  const Result<std::string> enabled = read_text(root, "sys/module/zswap/parameters/enabled");
+  if (!enabled)
+    return enabled.error().code == Errc::not_found ? std::optional<std::uint64_t>(0) : std::nullopt;
+  return enabled->starts_with('N') ? std::optional<std::uint64_t>(0) : std::nullopt;
+}
+
+}  // namespace
+
+ProcessMemory memory_of_rollup(std::string_view text) {
+  ProcessMemory memory;
+  memory.anonymous = bytes_of(text, "Anonymous");
+  memory.page_cache = bytes_of(text, "Pss_File");
+  memory.shared_memory = bytes_of(text, "Pss_Shmem");
+  memory.locked = bytes_of(text, "Locked");
+  memory.swapped = bytes_of(text, "Swap");
+  return memory;
+}
+
+ProcessMemory memory_of_status(std::string_view text) {
+  ProcessMemory memory;
+  memory.anonymous = bytes_of(text, "RssAnon");
+  memory.locked = bytes_of(text, "VmLck");
+  memory.swapped = bytes_of(text, "VmSwap");
+  return memory;
+}
+
+void part_swapped(ProcessMemory& memory, const std::optional<SwapSpace>& space,
+                  std::optional<std::uint64_t> zswapped) {
+  if (!memory.swapped) return;
+  const bool nothing = *memory.swapped == 0;
+  if (nothing || (space && space->zram_bytes > 0 && space->disk_bytes == 0)) {
+    memory.compressed = memory.swapped;
+    memory.on_disk = 0;
+  } else if (space && space->zram_bytes == 0 && space->disk_bytes > 0 && zswapped == 0u) {
+    memory.compressed = 0;
+    memory.on_disk = memory.swapped;
+  }
+}
+
+Result<ProcessMemory> read_process_memory(int root, const ProcessRef& process) {
+  Result<std::string> text = read_text(root, fmt::format("proc/{}/smaps_rollup", process.pid).c_str());
+  // Another user's is refused without a privilege; a process without memory any more has an empty one.
+  const bool rolled_up = text && !text->empty();
+  if (!rolled_up) text = TRY(read_text(root, fmt::format("proc/{}/status", process.pid).c_str()));
+  // Had it ended before the reading, the number might be another's by now.
+  pollfd ended{.fd = process.pidfd, .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) != 0) return Error{Errc::not_found, ESRCH, "read a process's memory"};
+  ProcessMemory memory = rolled_up ? memory_of_rollup(*text) : memory_of_status(*text);
+  if (memory.swapped == 0u)
+    part_swapped(memory, std::nullopt, std::nullopt);
+  else
+    part_swapped(memory, read_swap_space(root), read_zswapped(root));
+  return memory;
+}
+
+}  // namespace penstock
