@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace penstock {
@@ -25,7 +26,9 @@ void add(ReclaimSample& sum, const ReclaimSample& one) {
 }  // namespace
 
 KernelSampler::KernelSampler(std::unique_ptr<ProbeSet> probes, Options options)
-    : probes_(std::move(probes)), options_(std::move(options)) {
+    : probes_(std::move(probes)),
+      options_(std::move(options)),
+      root_(::open(options_.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   open_cgroups();
 }
 
@@ -85,6 +88,7 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
     if (cgroups_->is_outdated()) open_cgroups();
     read_clients(clients);
   }
+  read_processes(now, clients);
   if (now >= next_reconcile_) {
     next_reconcile_ = now + reconcile_period;
     probes_->reconcile();
@@ -105,6 +109,9 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
   for (const ClientCgroupFigures& client : clients_) {
     if (clients.contains(client.client)) stats.clients.push_back(client);
   }
+  for (const auto& [client, process] : processes_) {
+    if (process.memory) stats.processes.push_back({client, *process.memory});
+  }
   add_reclaim(stats);
   for (const PressureScope scope : watched_) {
     const auto index = static_cast<std::size_t>(scope);
@@ -122,6 +129,18 @@ void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clie
     if (!figures) continue;
     figures->client = number;
     clients_.push_back(std::move(*figures));
+  }
+}
+
+// Each when it is new and then in its own rhythm, so that many clients don't come at once.
+void KernelSampler::read_processes(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients) {
+  std::erase_if(processes_, [&](const auto& entry) { return !clients.contains(entry.first); });
+  for (const auto& [number, process] : clients) {
+    Process& one = processes_[number];
+    if (now < one.next) continue;
+    one.next = now + process_period;
+    const Result<ProcessMemory> memory = read_process_memory(root_.get(), process);
+    one.memory = memory ? std::optional(*memory) : std::nullopt;
   }
 }
 

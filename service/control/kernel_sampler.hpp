@@ -24,6 +24,8 @@ class KernelSampler {
   // Of looking where the service's cgroup is now, and at the clients'.
   static constexpr Nanoseconds outdated_period = std::chrono::seconds(1);
   static constexpr Nanoseconds reconcile_period = std::chrono::seconds(10);
+  // Of walking the clients' page tables.
+  static constexpr Nanoseconds process_period = std::chrono::seconds(5);
 
   struct Options {
     std::string root = "/";  // Or a literal tree.
@@ -51,6 +53,7 @@ class KernelSampler {
   };
   void open_cgroups();
   void read_clients(const std::map<std::uint32_t, ProcessRef>& clients);
+  void read_processes(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients);
   void add_reclaim(KernelStats& stats);
 
   const std::unique_ptr<ProbeSet> probes_;
@@ -58,6 +61,12 @@ class KernelSampler {
   std::map<std::string, Followed> followed_;
   std::unique_ptr<CgroupReader> cgroups_;
   std::vector<ClientCgroupFigures> clients_;
+  struct Process {
+    Nanoseconds next{};  // Look.
+    std::optional<ProcessMemory> memory;
+  };
+  std::map<std::uint32_t, Process> processes_;
+  const UniqueFd root_;
   std::vector<std::string> warnings_;
   std::vector<PressureScope> watched_;  // By the index of the watch's edge.
   std::array<bool, pressure_scope_names.size()> by_trigger_{};

@@ -14,6 +14,7 @@
 #include "bpf/cgroup_use.hpp"
 #include "bpf/pressure.hpp"
 #include "bpf/probe_stats.hpp"
+#include "bpf/process_memory.hpp"
 
 namespace penstock {
 
@@ -62,6 +63,11 @@ struct ClientCgroupFigures {
   std::optional<Pressure> pressure;
 };
 
+struct ClientMemoryFigures {
+  std::uint32_t client = 0;
+  ProcessMemory memory;
+};
+
 inline constexpr std::array<std::string_view, 3> hint_names = {"reclaimed", "stall",
                                                                "oom_kill"};  // By Hint::Kind.
 
@@ -76,6 +82,7 @@ struct KernelStats {
   std::array<PressureFigures, pressure_scope_names.size()> pressure{};  // By PressureScope.
   std::optional<CgroupFigures> cgroup;  // The service's own; nothing when it is in none that can be read.
   std::vector<ClientCgroupFigures> clients;
+  std::vector<ClientMemoryFigures> processes;  // Of clients that can be read.
   std::array<std::uint64_t, hint_names.size()> hints{};
 
   const PageCacheFigures* find(std::string_view checkpoint) const {

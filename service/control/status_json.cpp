@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "service/control/holdings_json.hpp"
 #include "service/control/kernel_json.hpp"
 #include "service/control/session.hpp"
 
@@ -89,6 +90,20 @@ Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, con
   return json;
 }
 
+const ProcessMemory* process_of(const KernelStats* kernel, SessionId session) {
+  if (kernel == nullptr) return nullptr;
+  const auto found = std::ranges::find(kernel->processes, raw(session), &ClientMemoryFigures::client);
+  return found == kernel->processes.end() ? nullptr : &found->memory;
+}
+
+void add_reported(Json& json, const ServiceState& service, const Session::Reported& reported,
+                  const ProcessMemory* process) {
+  std::vector<std::string> devices;
+  for (const auto& device : service.devices) devices.push_back(device->description().id);
+  json["kinds"] = kinds_json(reported.holdings, devices, process);
+  json["report_age_seconds"] = std::chrono::duration<double>(monotonic_now() - reported.at).count();
+}
+
 Json client_json(const ServiceState& service, const KernelStats* kernel, const Session& session) {
   Json json{{"id", raw(session.id())},
             {"pid", session.peer().pid},
@@ -99,6 +114,9 @@ Json client_json(const ServiceState& service, const KernelStats* kernel, const S
             {"private_bytes", session.private_bytes()},
             {"anonymous_bytes", session.anonymous_bytes()}};
   if (service.host_buffers) json["locked_host_bytes"] = service.host_buffers->bytes_of(session.id());
+  const ProcessMemory* const process = process_of(kernel, session.id());
+  if (process != nullptr) json["process"] = process_json(*process);
+  if (session.reported() != nullptr) add_reported(json, service, *session.reported(), process);
   if (kernel == nullptr) return json;
   const auto own = std::ranges::find(kernel->clients, raw(session.id()), &ClientCgroupFigures::client);
   if (own != kernel->clients.end()) add_client_cgroup(json, *own);
