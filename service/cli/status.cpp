@@ -10,17 +10,13 @@
 #include <CLI/CLI.hpp>
 
 #include "dataplane/base/units.hpp"
+#include "service/cli/client_text.hpp"
 #include "service/cli/commands.hpp"
 #include "service/cli/json_values.hpp"
 #include "service/cli/service_link.hpp"
 
 namespace penstock {
 namespace {
-
-std::string bytes_of(const Json& object, const char* key) {
-  const auto value = find_number(object, key);
-  return value ? format_bytes(*value) : "-";
-}
 
 std::string devices_text(const Json& status, std::string_view strong, std::string_view plain) {
   std::string text =
@@ -54,17 +50,7 @@ std::string status_text(const Json& status, bool color) {
                         bytes_of(one, "resident_bytes"), bytes_of(one, "page_cache_bytes"),
                         find_number(one, "clients").value_or(0), printable(text_of(one, "name")));
   }
-  const Json& clients = list_of(status, "clients");
-  if (!clients.empty()) {
-    text += fmt::format("\n{}{:<8} {:>8} {:>10} {:>10} {:>10}  {:<7} name{}\n", strong, "client", "pid",
-                        "pinned", "private", "locked", "state", plain);
-  }
-  for (const Json& one : clients) {
-    text += fmt::format("{:<8} {:>8} {:>10} {:>10} {:>10}  {:<7} {}\n", find_number(one, "id").value_or(0),
-                        find_number(one, "pid").value_or(0), bytes_of(one, "pinned_bytes"),
-                        bytes_of(one, "private_bytes"), bytes_of(one, "locked_host_bytes"),
-                        text_of(one, "state"), printable(text_of(one, "name")));
-  }
+  text += clients_text(list_of(status, "clients"), strong, plain);
   const std::string metrics = text_of(object_of(status, "metrics"), "address");
   text += fmt::format("\nreader {}, metrics {}\n", text_of(object_of(status, "reader"), "backend"),
                       metrics.empty() ? "off" : "http://" + metrics + "/metrics");
