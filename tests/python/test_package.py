@@ -50,6 +50,39 @@ class WithService(unittest.TestCase):
         return self.service.open(self.path)
 
 
+class Reports(WithService):
+    def client(self) -> dict[str, object]:
+        found: dict[str, object] = next(one for one in self.service.status()["clients"] if one["pid"] == os.getpid())
+        return found
+
+    def test_the_last_report_is_shown_whole_and_nothing_where_there_is_none(self) -> None:
+        self.assertNotIn("kinds", self.client())
+        self.service.report([penstock.Holding("weights", "device", 5), penstock.Holding("work", "device", 6, "host"),
+                             penstock.Holding("state", "disk", 0)])
+        self.service.report([penstock.Holding("carry", "locked_host", 7), penstock.Holding("weights", "device", 8, "host")])
+        kinds = self.client()["kinds"]
+        assert isinstance(kinds, dict)
+        kinds.pop("other", None)  # The process's remainder: not there before its first reading.
+        self.assertEqual({"weights": {"devices": {"host": 8}}, "carry": {"locked_host_bytes": 7}}, kinds)
+
+    def test_a_report_of_something_unknown_is_refused_and_the_last_one_stays(self) -> None:
+        self.service.report([penstock.Holding("work", "disk", 1)])
+        for one in (penstock.Holding("works", "disk", 1), penstock.Holding("work", "tape", 1),
+                    penstock.Holding("work", "disk", -1), penstock.Holding("work", "disk", 1, "host")):
+            self.assertRaises(penstock.errors.InvalidArgumentError, self.service.report, [one])
+        self.assertRaises(penstock.NotFoundError, self.service.report, [penstock.Holding("work", "device", 1, "cuda-1")])
+        self.assertEqual(1, self.client()["kinds"]["work"]["disk_bytes"])  # type: ignore[index]
+
+    def test_what_the_kernel_knows_of_the_process_is_beside_it(self) -> None:
+        self.service.report([penstock.Holding("weights", "anonymous", 1 << 20)])
+        self.assertTrue(daemon.wait_until(lambda: "process" in self.client()))
+        client = self.client()
+        anonymous = client["process"]["anonymous_bytes"]  # type: ignore[index]
+        self.assertGreater(anonymous, 4 << 20)
+        swapped = client["process"]["swapped_bytes"]  # type: ignore[index]
+        self.assertEqual(anonymous + swapped - (1 << 20), client["kinds"]["other"]["anonymous_bytes"])  # type: ignore[index]
+
+
 class Reading(WithService):
     def test_tensors_tell_name_dtype_shape_and_size(self) -> None:
         tensor = self.open().tensors["a.weight"]

@@ -17,14 +17,15 @@ from penstock._pressure import Pressure
 from penstock.checkpoints import Checkpoint
 from penstock.errors import *  # noqa: F403
 from penstock.errors import PenstockError
+from penstock.holdings import Holding
 from penstock.safe import safe_open
 from penstock.services import Device, Grant, Service, connect
 from penstock.tensors import PinnedTensor, PinnedTensors, Tensor
 
 __version__ = "0.1.0"
 
-__all__ = ["Checkpoint", "Device", "Grant", "PenstockError", "PinnedTensor", "PinnedTensors", "Pressure", "Service",
-           "Tensor", "connect", "errors", "safe_open", *errors.__all__]
+__all__ = ["Checkpoint", "Device", "Grant", "Holding", "PenstockError", "PinnedTensor", "PinnedTensors", "Pressure",
+           "Service", "Tensor", "connect", "errors", "safe_open", *errors.__all__]
 
 
 def __getattr__(name: str) -> Any:

@@ -66,6 +66,11 @@ class Demand(ctypes.Structure):
                 ("work_bytes", c_uint64), ("minimum_work_bytes", c_uint64), ("timeout_ns", c_uint64)]
 
 
+class HoldingEntry(ctypes.Structure):
+    _fields_ = [("size", c_uint32), ("kind", c_uint32), ("place", c_uint32), ("reserved", c_uint32), ("device", c_char_p),
+                ("bytes", c_uint64)]
+
+
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_status_name": (c_char_p, [c_int32]),
     "pst_version": (c_char_p, []),
@@ -115,6 +120,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_host_buffer_address": (c_void_p, [c_void_p]),
     "pst_host_buffer_truncate": (c_int32, [c_void_p, c_uint64]),
     "pst_host_buffer_close": (None, [c_void_p]),
+    "pst_report_holdings": (c_int32, [c_void_p, POINTER(HoldingEntry), c_uint32, c_uint64]),
     "pst_query": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),
     "pst_release_text": (None, [c_void_p]),
 }

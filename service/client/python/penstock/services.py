@@ -19,6 +19,7 @@ from penstock._memory import Connection, at_end
 from penstock._pressure import Pressure, PressureThread, pressure_of
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError, error
+from penstock.holdings import Holding, entries
 from penstock.memory import AssembledTable, HostBuffer, Piece, PrivateTable
 
 
@@ -130,6 +131,13 @@ class Service:
     def host_buffer(self, nbytes_max: int) -> HostBuffer:
         """Page-locked host memory that can grow to `nbytes_max`; costs nothing until it does."""
         return HostBuffer(self._open(), nbytes_max)
+
+    def report(self, holdings: Sequence[Holding], timeout: float | None = 1.0) -> None:
+        """What this client holds, for `penstock status`: in place of what it reported before. What is not named counts as
+        not measured. Ends with the connection, so say it now and then."""
+        connection = self._open()
+        connection.check(library.pst_report_holdings(connection.handle, entries(holdings), len(holdings),
+                                                     nanoseconds(timeout)))
 
     def query(self, what: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """One of the service's questions: status, explain, load, evict, doctor."""
