@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from penstock_comfyui import safe_points
+from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 
 _MARK = "_penstock"
@@ -23,32 +24,40 @@ def install() -> None:
     if hasattr(management.reset_cast_buffers, _MARK):
         return
     reserve = Reserve(management)
-    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers)
-    executor.execute_async = _around_prompt(executor.execute_async, management, reserve)
+    holdings = Holdings(management)
+    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings)
+    executor.execute_async = _around_prompt(executor.execute_async, management, reserve, holdings)
+    if hasattr(executor, "reset"):
+        executor.reset = _after(executor.reset, holdings.dropped)
+    if hasattr(management, "unload_all_models"):
+        management.unload_all_models = _after(management.unload_all_models, holdings.dropped)
     management.load_models_gpu = _before_load(management.load_models_gpu, reserve)
 
 
-def _at_node_end(before: Any) -> Any:
+def _at_node_end(before: Any, holdings: Holdings) -> Any:
     @functools.wraps(before)
     def reset_cast_buffers(*arguments: Any, **options: Any) -> Any:
+        holdings.before_drop()
         answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
         safe_points.end_node()
+        holdings.end_node()
         return answer
 
     setattr(reset_cast_buffers, _MARK, True)
     return reset_cast_buffers
 
 
-def _around_prompt(before: Any, management: Any, reserve: Reserve) -> Any:
+def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Holdings) -> Any:
     @functools.wraps(before)
-    async def execute_async(*arguments: Any, **options: Any) -> Any:
+    async def execute_async(self: Any, *arguments: Any, **options: Any) -> Any:
         safe_points.start_prompt()
         reserve.publish()
         try:
-            return await before(*arguments, **options)
+            return await before(self, *arguments, **options)
         finally:
             if _waited_for_device(management):
                 safe_points.end_prompt()
+            holdings.end_prompt(self)
 
     return execute_async
 
@@ -59,6 +68,18 @@ def _waited_for_device(management: Any) -> bool:
     except Exception:  # noqa: BLE001 - A device that failed: ComfyUI has seen it, or will. It isn't idle.
         return False
     return True
+
+
+def _after(before: Any, told: Any) -> Any:
+    """`told` is called with the object, of a method."""
+
+    @functools.wraps(before)
+    def call(*arguments: Any, **options: Any) -> Any:
+        answer = before(*arguments, **options)
+        told(*arguments[:1])
+        return answer
+
+    return call
 
 
 def _before_load(before: Any, reserve: Reserve) -> Any:

@@ -14,6 +14,7 @@ from penstock_comfyui.link import AWAY, link, say_once
 ON_GPUS = "PENSTOCK_COMFYUI_GPU"
 
 _gpus: dict[int, penstock.Device] = {}
+_ids: dict[int, str] = {}
 
 
 def on_host(index: int | None) -> bool:
@@ -71,16 +72,30 @@ def wait_for(index: int) -> None:
         driver.wait()
 
 
+def id_of(index: int | None) -> str | None:
+    """The service's name for a device, also where its weights are left to comfy-aimdo. None for host memory."""
+    if index is None or on_host(index):
+        service = link.service()
+        return next((one.id for one in service.devices if one.kind == "host"), None) if service is not None else None
+    if index not in _ids:
+        found = _gpus.get(index) or _find_gpu(index, silent=True)
+        if found is None:
+            return None
+        _ids[index] = found.id
+    return _ids[index]
+
+
 def forget() -> None:
     """Another service from now on."""
     _gpus.clear()
+    _ids.clear()
 
 
 def _wants_gpus() -> bool:
     return os.environ.get(ON_GPUS) == "1"
 
 
-def _find_gpu(index: int) -> penstock.Device | None:
+def _find_gpu(index: int, silent: bool = False) -> penstock.Device | None:
     service = link.service()
     if service is None:
         return None
@@ -95,6 +110,6 @@ def _find_gpu(index: int) -> penstock.Device | None:
         for one in gpus:
             if digits and one.id == f"{vendor}-{digits}":
                 return one
-    if gpus:
+    if gpus and not silent:
         say_once(f"none of the service's GPUs is number {index} here; it is left to comfy-aimdo")
     return None

@@ -21,6 +21,20 @@ from penstock_comfyui.link import AWAY, link, say_once
 GRANULE = 8 << 20
 
 
+_locked: weakref.WeakSet[LockedBuffer] = weakref.WeakSet()
+_growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def _start_over() -> None:
+    """In a child made by fork: the lock may be held by a thread that isn't here."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_start_over)
+
+
 class LockedBuffer:
     """Raises RuntimeError where the budget has no more: ComfyUI then uses memory that it has pinned already."""
 
@@ -29,10 +43,16 @@ class LockedBuffer:
         self.size = 0
         self._granted = 0
         self._buffer: HostBuffer | None = None
+        with _lock:
+            _locked.add(self)
 
     @property
     def address(self) -> int:
         return self._buffer.address if self._buffer is not None else 0
+
+    @property
+    def granted(self) -> int:
+        return self._granted
 
     def extend(self, nbytes: int) -> None:
         wanted = self.size + nbytes
@@ -87,19 +107,6 @@ class LockedBuffer:
         return self._buffer
 
 
-_growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
-_growing_lock = threading.Lock()
-
-
-def _start_over() -> None:
-    """In a child made by fork: the lock may be held by a thread that isn't here."""
-    global _growing_lock
-    _growing_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_start_over)
-
-
 class GrowingMemory:
     """Memory of this process at one address. Growth is asked for first, and pushes weights of ours out; it is never
     refused, because ComfyUI has nothing else to cast into."""
@@ -112,7 +119,7 @@ class GrowingMemory:
         self.size = 0
         self._lock = threading.Lock()
         self._grants: list[penstock.Grant] = []
-        with _growing_lock:
+        with _lock:
             _growing.add(self)
 
     @property
@@ -139,14 +146,20 @@ class GrowingMemory:
                 self._grants.append(grant)
 
 
+def locked_bytes() -> int:
+    """Of all host buffers."""
+    with _lock:
+        return sum(one.granted for one in _locked)
+
+
 def growing_bytes(index: int | None = None) -> int:
-    with _growing_lock:
+    with _lock:
         return sum(one.size for one in _growing if index is None or one.index == index)
 
 
 def booked_bytes() -> int:
     """What the service promised to us."""
-    with _growing_lock:
+    with _lock:
         return sum(one.booked_bytes for one in _growing)
 
 

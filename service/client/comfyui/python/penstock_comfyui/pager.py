@@ -145,7 +145,7 @@ class VbarPages:
 
     def set_cutoff(self, nbytes: int) -> None:
         self.cutoff = min(nbytes, self.nbytes)
-        for table in self._tables():
+        for table in self.tables():
             table.set_cutoff(self.cutoff if self.cutoff < self.nbytes else None)
 
     def free(self, nbytes: int) -> int:
@@ -155,7 +155,7 @@ class VbarPages:
             return 0
         devices.wait_for(self.index)  # A page that queued work uses can't go.
         freed = 0
-        for table in self._tables():
+        for table in self.tables():
             above = sum(self.page_bytes for page, serial in enumerate(_all_serials(table))
                         if serial and page * self.page_bytes >= self.floor)
             wanted = min(nbytes - freed, above)
@@ -166,7 +166,7 @@ class VbarPages:
         if self._shared is not None and freed < nbytes and self.floor == 0:
             freed += self._shared.drop_unused()
         _count("freed_bytes", freed)
-        resident = [page for table in self._tables() for page, serial in enumerate(_all_serials(table)) if serial]
+        resident = [page for table in self.tables() for page, serial in enumerate(_all_serials(table)) if serial]
         self.set_cutoff((max(resident) + 1) * self.page_bytes if resident else 0)
         return freed
 
@@ -190,18 +190,18 @@ class VbarPages:
         """A number a page: 1 resident, 2 pinned by this process, or both."""
         pins = self._pins.ranges() + (self._shared.pins.ranges() if self._shared is not None else [])
         pinned = {page for span in pins for page in self._pages(*span)}
-        resident = {page for table in self._tables() for page, serial in enumerate(_all_serials(table)) if serial}
+        resident = {page for table in self.tables() for page, serial in enumerate(_all_serials(table)) if serial}
         return [(1 if page in resident else 0) | (2 if page in pinned else 0) for page in range(self.page_count)]
 
     def close(self) -> None:
         with _tables_lock:
             _tables.discard(self)
-        tables = self._tables()
+        tables = self.tables()
         self.table = self._held = self._shared = None
         for table in tables:
             table.close()  # Views into it are dead from now on, as its caller wanted.
 
-    def _tables(self) -> list[PageTable]:
+    def tables(self) -> list[PageTable]:
         """The private one first: its pages are certain to make room."""
         tables: list[PageTable] = [self.table] if self.table is not None else []
         return tables + ([self._shared.table] if self._shared is not None else [])
@@ -219,6 +219,19 @@ def mapped_bytes(index: int | None = None) -> int:
     with _tables_lock:
         found = [table for table in _tables if index is None or table.index == index]
     return sum(table.mapped_bytes for table in found)
+
+
+def present_bytes(index: int) -> int:
+    """As mapped_bytes, and shared pages that others have, too."""
+    with _tables_lock:
+        found = [table for table in _tables if table.index == index]
+    return sum(inner.mapped_bytes for table in found for inner in table.tables())
+
+
+def indices() -> set[int]:
+    """Of devices that there are VBARs for."""
+    with _tables_lock:
+        return {table.index for table in _tables}
 
 
 def counts() -> types.MappingProxyType[str, int]:

@@ -16,6 +16,7 @@ import penstock
 import penstock.torch  # noqa: F401 - That torch is missing is to be found out here.
 from penstock._dtypes import DTYPES
 from penstock.safe import shown
+from penstock_comfyui.holdings import SHARED_BYTES
 from penstock_comfyui.link import AWAY, link, say_once
 
 # Modules that hold a reference of their own.
@@ -104,7 +105,10 @@ def _assigning(before: Any) -> Any:
 
     @functools.wraps(before)
     def load_model_weights(self: Any, sd: Any, unet_prefix: str = "", assign: bool = False) -> Any:
-        return before(self, sd, unet_prefix, assign=assign or _may_assign(self, sd, unet_prefix))
+        shared = _may_assign(self, sd, unet_prefix)
+        if shared:
+            setattr(self, SHARED_BYTES, sum(one.nbytes for name, one in sd.items() if name.startswith(unet_prefix)))
+        return before(self, sd, unet_prefix, assign=assign or shared)
 
     return load_model_weights
 

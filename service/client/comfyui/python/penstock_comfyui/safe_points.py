@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import penstock
+from penstock import errors
 from penstock_comfyui.link import AWAY, link
 
 LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
@@ -34,23 +35,23 @@ def in_call() -> None:
     if now < _looked + LOOK_SECONDS:
         return
     _looked = now
-    _with_service(_answer)
+    with_service(_answer)
 
 
 def end_node() -> None:
     """REQUIRES: nothing of the node is in flight any more."""
     global _wanted
-    _with_service(lambda service: (service.run_revokes(), _answer(service)))
+    with_service(lambda service: (service.run_revokes(), _answer(service)))
     _wanted = 0  # That was all that we could do without.
 
 
 def start_prompt() -> None:
-    _with_service(lambda service: service.set_idle(False))
+    with_service(lambda service: service.set_idle(False))
 
 
 def end_prompt() -> None:
     """REQUIRES: the device has been waited for."""
-    _with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
+    with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
 
 
 def promised_to_others(own_bytes: Callable[[], int]) -> int:
@@ -61,18 +62,19 @@ def promised_to_others(own_bytes: Callable[[], int]) -> int:
     if now >= _asked + PROMISED_SECONDS:
         _asked = now
         found: list[int] = []
-        _with_service(lambda service: found.append(sum(one["booked_bytes"] for one in service.status()["devices"])))
+        with_service(lambda service: found.append(sum(one["booked_bytes"] for one in service.status()["devices"])))
         _promised = max(0, found[0] - own_bytes()) if found else 0
     return _promised
 
 
-def _with_service(action: Callable[[penstock.Service], object]) -> None:
+def with_service(action: Callable[[penstock.Service], object]) -> None:
+    """Where there is one; what goes wrong is no matter of ComfyUI's."""
     service = link.present()
     if service is None:
         return
     try:
         action(service)
-    except AWAY as error:
+    except (*AWAY, errors.DeadlineError) as error:
         link.away(error)
     except (penstock.PenstockError, KeyError, TypeError, ValueError):
         pass  # A refusal, or an answer of another version: the service has its own deadlines, and asks again.

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this ComfyUI holds where, told to the service at the ends of nodes and prompts.
+
+Read off counters where there are any. Only cached results and what nodes keep are looked for, at the end of a prompt. Nothing
+here may raise, or keep a tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.holdings import Holding
+from penstock_comfyui import devices, host_memory, pager, safe_points, theirs
+from penstock_comfyui.held_tensors import Counted
+from penstock_comfyui.link import say_once
+
+NODE_SECONDS = 1.0  # Between two reports at ends of nodes.
+REPORT_SECONDS = 1.0  # To wait for an answer.
+MARK_OF_STAND_INS = "_penstock_stand_in"
+SHARED_BYTES = "_penstock_shared_bytes"  # Of a model: parameters that are pages of the service.
+
+class Holdings:
+    """Runs on ComfyUI's prompt thread."""
+
+    def __init__(self, management: Any) -> None:
+        self._management = management
+        self._next = 0.0
+        self._carry: _Found | None = None  # Of the node that ends now.
+        self._kept = _Found()  # Results and state, as last looked for.
+
+    def before_drop(self) -> None:
+        """A node ends, and its cast buffers go right after this."""
+        self._carry = self._safely(self._carry_now) if time.monotonic() >= self._next else None
+
+    def end_node(self) -> None:
+        carry, self._carry = self._carry, None
+        if carry is not None:
+            self._tell(carry)
+
+    def end_prompt(self, executor: Any) -> None:
+        self._kept = self._safely(lambda: _kept(executor))
+        self._tell(self._safely(self._carry_now))
+
+    def dropped(self, executor: Any = None) -> None:
+        """Between prompts: models, or with an executor what it had cached."""
+        if executor is not None:
+            self._kept = self._safely(lambda: _kept(executor))
+        self._tell(self._safely(self._carry_now))
+
+    def _tell(self, carry: _Found) -> None:
+        self._next = time.monotonic() + NODE_SECONDS
+        found = self._safely(lambda: self._all(carry))
+        told = [Holding(kind, place, nbytes, device) for (kind, place, device), nbytes in found.bytes.items()]
+        safe_points.with_service(lambda service: service.report(told, REPORT_SECONDS))
+
+    def _all(self, carry: _Found) -> _Found:
+        found = self._weights()
+        found.take(carry)
+        found.take(self._kept)
+        _add_torch(found)
+        return found
+
+    @staticmethod
+    def _safely(measure: Callable[[], _Found]) -> _Found:
+        try:
+            return measure()
+        except Exception as error:  # noqa: BLE001 - Nobody's prompt may fail for a figure.
+            say_once(f"what is held is not told in full: {type(error).__name__}: {error}")
+            return _Found()
+
+    # ---- what there is ----
+
+    def _weights(self) -> _Found:
+        """Pages, models as ComfyUI's ledger has them, and their pinned copies."""
+        found = _Found()
+        found.put("weights", "anonymous", 0)
+        files = 0
+        for patcher, device in self._models():
+            nbytes, loaded = int(patcher.model_size()), int(patcher.loaded_size())
+            if patcher.is_dynamic():
+                files += max(0, nbytes - loaded)
+                if not devices.ours(device.index):
+                    found.put_on("weights", device.type, device.index, loaded)
+                continue
+            shared = min(nbytes, int(getattr(patcher.model, SHARED_BYTES, 0)))
+            on_device = loaded if device.type != "cpu" else 0
+            found.put("weights", "anonymous", max(0, nbytes - on_device - shared))
+            found.put("weights", "device", shared, devices.id_of(None))
+            found.put_on("weights", device.type, device.index, on_device, of_torch=True)
+        for index in pager.indices():
+            found.put("weights", "device", pager.present_bytes(index), devices.id_of(index))
+        locked = self._locked_bytes()
+        found.put("weights", "locked_host", locked)
+        found.put("weights", "disk", max(0, files - locked))
+        return found
+
+    def _models(self) -> Iterator[tuple[Any, Any]]:
+        for loaded in list(self._management.current_loaded_models):
+            patcher = loaded.model
+            if patcher is not None and not hasattr(patcher, MARK_OF_STAND_INS):
+                yield patcher, loaded.device
+
+    def _locked_bytes(self) -> int:
+        """Of our buffers, or what ComfyUI registered of others."""
+        if theirs.works() and not devices.ours(0):
+            return int(getattr(self._management, "TOTAL_PINNED_MEMORY", 0))
+        return host_memory.locked_bytes()
+
+    def _carry_now(self) -> _Found:
+        found = _Found()
+        found.put("carry", "anonymous", 0)
+        for buffer in list(getattr(self._management, "STREAM_CAST_BUFFERS", {}).values()):
+            found.put_on("carry", buffer.device.type, buffer.device.index, int(buffer.nbytes), of_torch=True)
+        for buffer in list(getattr(self._management, "STREAM_AIMDO_CAST_BUFFERS", {}).values()):
+            index = getattr(buffer, "device", None)
+            found.put_on("carry", "cpu" if devices.on_host(index) else "cuda", index, int(buffer.size()))
+        return found
+
+
+class _Found:
+    """Bytes by kind, place and device."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[tuple[str, str, str | None], int] = {}
+        self.of_torch: dict[str, int] = {}  # Of those on a device: what torch allocated.
+
+    def put(self, kind: str, place: str, nbytes: int, device: str | None = None) -> None:
+        """On a device that the service doesn't have: not told."""
+        if place != "device" or device is not None:
+            self.bytes[kind, place, device] = self.bytes.get((kind, place, device), 0) + nbytes
+
+    def put_on(self, kind: str, of_type: str, index: int | None, nbytes: int, of_torch: bool = False) -> None:
+        """On one of torch's devices."""
+        if of_type == "cpu":
+            self.put(kind, "anonymous", nbytes)
+            return
+        device = devices.id_of(index)
+        self.put(kind, "device", nbytes, device)
+        if of_torch and device is not None:
+            self.of_torch[device] = self.of_torch.get(device, 0) + nbytes
+
+    def take(self, other: _Found) -> None:
+        for (kind, place, device), nbytes in other.bytes.items():
+            self.put(kind, place, nbytes, device)
+        for where, nbytes in other.of_torch.items():
+            self.of_torch[where] = self.of_torch.get(where, 0) + nbytes
+
+
+def _kept(executor: Any) -> _Found:
+    """Results first: what a node both returned and kept is a result."""
+    torch: Any = sys.modules.get("torch")
+    found = _Found()
+    if torch is None:
+        return found
+    counted = Counted(torch.Tensor)
+    nodes = [vars(node) for node in _values(executor.caches.objects) if hasattr(node, "__dict__")]
+    for kind, roots in (("results", _values(executor.caches.outputs)), ("state", nodes)):
+        found.put(kind, "anonymous", 0)
+        for (of_type, index), nbytes in counted.count(roots).items():
+            found.put_on(kind, of_type, index, nbytes, of_torch=True)
+    if not counted.complete:
+        say_once("what is cached is more than is looked at for the report: its sizes are too low")
+    return found
+
+
+def _values(cache: Any) -> list[Any]:
+    """Of a cache and those inside it."""
+    found = list(getattr(cache, "cache", {}).values())
+    for inner in list(getattr(cache, "subcaches", {}).values()):
+        found += _values(inner)
+    return found
+
+
+def _add_torch(found: _Found) -> None:
+    """What torch has on GPUs, less what is known to be something else; and what it keeps for later. Asked without starting
+    a driver. Of host memory torch keeps no account."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return
+    for index in range(torch.cuda.device_count()):
+        device = devices.id_of(index)
+        if device is None:
+            continue
+        allocated, reserved = int(torch.cuda.memory_allocated(index)), int(torch.cuda.memory_reserved(index))
+        found.put("work", "device", max(0, allocated - found.of_torch.get(device, 0)), device)
+        found.put("other", "device", max(0, reserved - allocated), device)
