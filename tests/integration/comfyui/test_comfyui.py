@@ -76,6 +76,11 @@ class Case(unittest.TestCase):
                                      if one["pid"] == comfy.process.pid)
         return found
 
+    def kinds(self, comfy: server.Comfy) -> dict[str, Any]:
+        """What it says that it holds."""
+        found: dict[str, Any] = self.client(comfy)["kinds"]
+        return found
+
     def counts(self, comfy: server.Comfy) -> dict[str, int]:
         """The last that our `analyze` said; printed, as the run's record."""
         line = re.findall(r"so far (.*)", comfy.log())[-1]
@@ -130,8 +135,12 @@ class LedgerZeroCopy(Case):
         self.check(two)
         self.assertEqual(alone, self.daemon.device()["resident_bytes"])
         model = (self.models / self.dtype / "diffusion_models/flux.safetensors").stat().st_size
-        self.assertGreaterEqual(self.client(one)["pinned_bytes"], model)
-        self.assertGreaterEqual(self.client(two)["pinned_bytes"], model)
+        for each in (one, two):
+            self.assertGreaterEqual(self.client(each)["pinned_bytes"], model)
+            # Its parameters are the service's pages; the decoder's are not.
+            weights = self.kinds(each)["weights"]
+            self.assertGreater(weights["devices"]["host"], model * 9 // 10)
+            self.assertGreater(weights["anonymous_bytes"], 0)
         one.process.kill()
         one.process.wait()
         self.assertTrue(two.run(seed=SEEDS[0]) == self.plain[self.dtype][SEEDS[0]])
@@ -151,8 +160,17 @@ class Roomy(Case):
         self.assertEqual((0, 0), (self.client(comfy)["pinned_bytes"], self.daemon.device()["booked_bytes"]))
         held = self.daemon.device()["resident_bytes"]
         self.assertGreater(held, 0)
+        kinds = self.kinds(comfy)
+        # Of a page that was made private the shared one is there, too, and not this process's any more.
+        mapped = held - counts["pages_made_private"] * (256 << 10)
+        self.assertEqual((mapped, 0), (kinds["weights"]["devices"]["host"], kinds["carry"]["anonymous_bytes"]))
+        # The picture, and the latent image that it was made of.
+        self.assertGreaterEqual(kinds["results"]["anonymous_bytes"], 128 * 128 * 3 * 4)
+        self.assertGreater(kinds["other"]["anonymous_bytes"], 0)
         comfy.free()
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+        self.assertTrue(daemon.wait_until(lambda: self.kinds(comfy)["results"]["anonymous_bytes"] == 0))
+        self.assertEqual(0, self.kinds(comfy)["weights"]["devices"].get("host", 0))
         self.check(comfy)
 
     def test_a_service_killed_and_restarted_in_the_middle_of_a_prompt(self) -> None:

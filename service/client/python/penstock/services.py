@@ -103,10 +103,13 @@ class Service:
         self._checkpoints.add(checkpoint)
         return checkpoint
 
-    def admit(self, weights: int = 0, work: int = 0, minimum_work: int = 0, timeout: float | None = None) -> Grant:
-        """Books bytes for a `with`; waits its turn. A refusal's class says why, its text the numbers."""
+    def admit(self, weights: int = 0, work: int = 0, minimum_work: int = 0, timeout: float | None = None,
+              device: str | None = None) -> Grant:
+        """Books bytes for a `with`, by default on this connection's device; waits its turn. A refusal's class says why, its
+        text the numbers."""
         demand = sized(_library.Demand)
-        demand.device = self.device.encode() if self.device else None
+        named = device or self.device
+        demand.device = named.encode() if named else None
         demand.weights_bytes, demand.work_bytes, demand.minimum_work_bytes = weights, work, minimum_work
         demand.timeout_ns = nanoseconds(timeout)
         return Grant(self._open(), demand)

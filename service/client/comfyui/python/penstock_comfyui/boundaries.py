@@ -11,6 +11,7 @@ from typing import Any
 from penstock_comfyui import safe_points
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
+from penstock_comfyui.stand_in import StandIns
 
 _MARK = "_penstock"
 
@@ -25,20 +26,22 @@ def install() -> None:
         return
     reserve = Reserve(management)
     holdings = Holdings(management)
-    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings)
+    stand_ins = StandIns(management)
+    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings, stand_ins)
     executor.execute_async = _around_prompt(executor.execute_async, management, reserve, holdings)
     if hasattr(executor, "reset"):
         executor.reset = _after(executor.reset, holdings.dropped)
     if hasattr(management, "unload_all_models"):
         management.unload_all_models = _after(management.unload_all_models, holdings.dropped)
-    management.load_models_gpu = _before_load(management.load_models_gpu, reserve)
+    management.load_models_gpu = _around_load(management.load_models_gpu, reserve, stand_ins)
 
 
-def _at_node_end(before: Any, holdings: Holdings) -> Any:
+def _at_node_end(before: Any, holdings: Holdings, stand_ins: StandIns) -> Any:
     @functools.wraps(before)
     def reset_cast_buffers(*arguments: Any, **options: Any) -> Any:
         holdings.before_drop()
         answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
+        stand_ins.release()
         safe_points.end_node()
         holdings.end_node()
         return answer
@@ -82,10 +85,15 @@ def _after(before: Any, told: Any) -> Any:
     return call
 
 
-def _before_load(before: Any, reserve: Reserve) -> Any:
+def _around_load(before: Any, reserve: Reserve, stand_ins: StandIns) -> Any:
     @functools.wraps(before)
     def load_models_gpu(*arguments: Any, **options: Any) -> Any:
+        stand_ins.release()  # Our own are no promises to others.
         reserve.publish()
-        return before(*arguments, **options)
+        stand_ins.place()
+        try:
+            return before(*arguments, **options)
+        finally:
+            stand_ins.release()
 
     return load_models_gpu

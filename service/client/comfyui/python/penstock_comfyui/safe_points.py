@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import penstock
 from penstock import errors
@@ -17,12 +18,15 @@ from penstock_comfyui.link import AWAY, link
 
 LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
 PROMISED_SECONDS = 1.0  # Between two questions for what others were promised.
+STATUS_SECONDS = 1.0  # Between two for all of the service's figures.
 FREE_SECONDS = 1.0
 
 _lock = threading.Lock()
 _looked = 0.0
 _asked = 0.0
 _promised = 0
+_status_at = 0.0
+_status: dict[str, Any] = {}
 _wanted = 0
 # Since the start.
 freed_bytes = 0
@@ -65,6 +69,18 @@ def promised_to_others(own_bytes: Callable[[], int]) -> int:
         with_service(lambda service: found.append(sum(one["booked_bytes"] for one in service.status()["devices"])))
         _promised = max(0, found[0] - own_bytes()) if found else 0
     return _promised
+
+
+def recent_status() -> dict[str, Any]:
+    """The service's, as it was a moment ago. Empty: it is away."""
+    global _status_at, _status
+    now = time.monotonic()
+    if now >= _status_at + STATUS_SECONDS:
+        _status_at = now
+        found: list[dict[str, Any]] = [{}]
+        with_service(lambda service: found.append(service.status()))
+        _status = found[-1]
+    return _status
 
 
 def with_service(action: Callable[[penstock.Service], object]) -> None:
