@@ -13,7 +13,7 @@ from typing import Any
 
 import penstock
 from comfyui.seam import MIB, PAGE, WithSeam, daemon
-from penstock_comfyui import devices, safe_points
+from penstock_comfyui import devices, others, safe_points
 from penstock_comfyui.link import link
 from penstock_comfyui.others import OnDevice
 from penstock_comfyui.stand_in import StandIn, StandIns
@@ -108,7 +108,7 @@ class Ledger(WithSeam):
         self.assertEqual(4 * PAGE, patcher.partially_unload("cpu", 4 * PAGE))
         self.assertEqual(4 * PAGE, self.daemon.device()["booked_bytes"])
         self.assertFalse(table.fault(0, 32 * PAGE))
-        self.stand_ins.release()
+        others.release()
         self.assertEqual(0, self.daemon.device()["booked_bytes"])
 
     def test_unloading_everything_of_comfyui_s_takes_nothing_of_others(self) -> None:

@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import safe_points
+from penstock_comfyui import others, safe_points, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -27,7 +27,7 @@ def install() -> None:
     reserve = Reserve(management)
     holdings = Holdings(management)
     stand_ins = StandIns(management)
-    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings, stand_ins)
+    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings)
     executor.execute_async = _around_prompt(executor.execute_async, management, reserve, holdings)
     if hasattr(executor, "reset"):
         executor.reset = _after(executor.reset, holdings.dropped)
@@ -36,12 +36,13 @@ def install() -> None:
     management.load_models_gpu = _around_load(management.load_models_gpu, reserve, stand_ins)
 
 
-def _at_node_end(before: Any, holdings: Holdings, stand_ins: StandIns) -> Any:
+def _at_node_end(before: Any, holdings: Holdings) -> Any:
     @functools.wraps(before)
     def reset_cast_buffers(*arguments: Any, **options: Any) -> Any:
         holdings.before_drop()
         answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
-        stand_ins.release()
+        others.release()
+        workers.release()
         safe_points.end_node()
         holdings.end_node()
         return answer
@@ -53,6 +54,7 @@ def _at_node_end(before: Any, holdings: Holdings, stand_ins: StandIns) -> Any:
 def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Holdings) -> Any:
     @functools.wraps(before)
     async def execute_async(self: Any, *arguments: Any, **options: Any) -> Any:
+        workers.look()
         safe_points.start_prompt()
         reserve.publish()
         try:
@@ -88,12 +90,12 @@ def _after(before: Any, told: Any) -> Any:
 def _around_load(before: Any, reserve: Reserve, stand_ins: StandIns) -> Any:
     @functools.wraps(before)
     def load_models_gpu(*arguments: Any, **options: Any) -> Any:
-        stand_ins.release()  # Our own are no promises to others.
+        others.release()  # Our own are no promises to others.
         reserve.publish()
         stand_ins.place()
         try:
             return before(*arguments, **options)
         finally:
-            stand_ins.release()
+            others.release()
 
     return load_models_gpu

@@ -54,7 +54,7 @@ class Refused(Exception):
 def check_comfyui(root: Path) -> str:
     """Its version. REQUIRES: `root` is its folder."""
     found = _comfyui_version(root)
-    _check_number("ComfyUI", found, COMFYUI)
+    check_number("ComfyUI", found, COMFYUI)
     missing = [f"{name}: {wanted}" for name, wanteds in CONTRACT.items()
                for wanted in wanteds if wanted not in _text(root / name)]
     if missing:
@@ -65,7 +65,7 @@ def check_comfyui(root: Path) -> str:
 def check_aimdo() -> str:
     """Its version. REQUIRES: theirs.capture()."""
     found = aimdo_version()
-    _check_number("comfy-aimdo", found, AIMDO)
+    check_number("comfy-aimdo", found, AIMDO)
     missing = []
     for module, names in SURFACE.items():
         for name, parameters in names.items():
@@ -107,7 +107,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _check_number(what: str, found: str, known: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def check_number(what: str, found: str, known: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Raises Refused for a version that we don't know, unless the user wants to try it."""
     if os.environ.get(ANY_VERSION) == "1":
         return
     number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])

@@ -8,6 +8,7 @@ unpinned pages by its own policy, with whatever deadlines its clients have.
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Any
 
 import penstock
@@ -18,13 +19,23 @@ SHRINK_SECONDS = 1.0
 FIGURES_SECONDS = 0.1
 
 
+_all: weakref.WeakSet[OnDevice] = weakref.WeakSet()
+
+
+def release() -> None:
+    """All bookings: ComfyUI has used what it asked for, or never will."""
+    for one in list(_all):
+        one.release()
+
+
 class OnDevice:
-    """Of one device. Used on ComfyUI's prompt thread; never raises."""
+    """Of one device. Used where ComfyUI makes room; never raises."""
 
     def __init__(self, device: str, index: int | None) -> None:
         self.device = device
         self._index = index
         self._booked: list[penstock.Grant] = []
+        _all.add(self)
 
     def bytes(self) -> int:
         """Pages that somebody else has and nobody has pinned, as of a moment ago."""
@@ -38,7 +49,6 @@ class OnDevice:
         return freed[-1]
 
     def release(self) -> None:
-        """ComfyUI has used what it asked for, or never will."""
         while self._booked:
             self._booked.pop().release()
 

@@ -33,6 +33,11 @@ def headroom() -> int:
     return int(theirs.call("control", "get_simple_vram_headroom") or 0)
 
 
+def promised() -> int:
+    """Of ComfyUI's reserve: what others were promised, as last published."""
+    return _promised
+
+
 class Reserve:
     """EXTRA_RESERVED_VRAM: its own number, and what the service promised to others."""
 

@@ -98,11 +98,6 @@ class StandIns:
         except Exception as error:  # noqa: BLE001
             say_once(f"others' memory is not in the ledger: {type(error).__name__}: {error}")
 
-    def release(self) -> None:
-        """What was asked for has been used."""
-        for patcher in self._patchers:
-            patcher.others.release()
-
     def _find(self) -> None:
         known = [patcher.load_device for patcher in self._patchers]
         for device in self._management.get_all_torch_devices():
