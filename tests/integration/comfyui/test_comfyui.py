@@ -9,6 +9,7 @@ on torch and on the machine.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -167,11 +168,27 @@ class Roomy(Case):
         # The picture, and the latent image that it was made of.
         self.assertGreaterEqual(kinds["results"]["anonymous_bytes"], 128 * 128 * 3 * 4)
         self.assertGreater(kinds["other"]["anonymous_bytes"], 0)
+        self.check_panel(comfy)
         comfy.free()
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
         self.assertTrue(daemon.wait_until(lambda: self.kinds(comfy)["results"]["anonymous_bytes"] == 0))
         self.assertEqual(0, self.kinds(comfy)["weights"]["devices"].get("host", 0))
         self.check(comfy)
+
+    def check_panel(self, comfy: server.Comfy) -> None:
+        """Its routes, with and without the prefix of ComfyUI's API; its scripts, of which the page loads one."""
+        for prefix in ("", "/api"):
+            shown = json.loads(comfy.ask(f"{prefix}/penstock/status"))
+            own = next(one for one in shown["status"]["clients"] if one["pid"] == shown["pid"])
+            self.assertEqual(comfy.process.pid, own["pid"])
+            self.assertIn("weights", own["kinds"])
+            self.assertIn("decisions", json.loads(comfy.ask(f"{prefix}/penstock/explain")))
+        ours = [one for one in json.loads(comfy.ask("/extensions")) if "penstock" in one]
+        self.assertEqual(["/extensions/penstock/penstock.js"], ours)
+        for name in ("penstock.js", "panel.mjs", "words.mjs"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{comfy.port}/extensions/penstock/{name}", timeout=60) as reply:
+                self.assertIn("javascript", reply.headers["Content-Type"])
+                self.assertEqual((server.NODE / "web" / name).read_bytes(), reply.read())
 
     def test_a_service_killed_and_restarted_in_the_middle_of_a_prompt(self) -> None:
         comfy = self.comfy(on_host=True)

@@ -4,6 +4,7 @@
 import logging
 
 NODE_CLASS_MAPPINGS: dict = {}
+WEB_DIRECTORY = None  # Nothing is served where penstock is not used.
 
 try:
     from penstock_comfyui import boundaries, reads, sharing
@@ -13,3 +14,11 @@ try:
     boundaries.install()
 except Exception as error:  # noqa: BLE001 - ComfyUI reads files itself then.
     logging.warning("penstock: checkpoints are read by ComfyUI: %s: %s", type(error).__name__, error)
+
+try:
+    from penstock_comfyui import panel
+
+    if panel.install():
+        WEB_DIRECTORY = "./web"
+except Exception as error:  # noqa: BLE001 - It works without being looked at.
+    logging.warning("penstock: there is no panel: %s: %s", type(error).__name__, error)
