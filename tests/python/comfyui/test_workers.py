@@ -162,9 +162,9 @@ class Booked(WithSeam):
         self.assertEqual(0, self.booked())
 
     def test_another_load_of_a_worker_takes_the_place_of_its_last(self) -> None:
-        self.ask(2 * MIB)
-        self.ask(MIB)
-        self.assertEqual(int(MIB * 1.1), self.booked())
+        self.ask(6 * MIB)
+        self.ask(7 * MIB)  # Both don't fit.
+        self.assertEqual(int(7 * MIB * 1.1), self.booked())
 
     def test_a_second_worker_sees_what_the_first_was_promised_as_taken(self) -> None:
         self.ask(5 * MIB)
