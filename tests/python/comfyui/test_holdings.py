@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from comfyui.seam import KIB, MIB, PAGE, WithSeam
+from penstock import errors
 from penstock_comfyui import devices, held_tensors, holdings, safe_points
 from penstock_comfyui.held_tensors import Counted
 from penstock_comfyui.holdings import Holdings
@@ -203,6 +204,14 @@ class Reports(WithSeam):
             self.assertEqual(0, self.kinds()["weights"]["anonymous_bytes"])
             self.holdings.end_prompt(executor(cache()))
             self.assertEqual(100, self.kinds()["weights"]["anonymous_bytes"])
+
+    def test_a_service_that_does_not_answer_is_left_alone_for_a_while(self) -> None:
+        asked = unittest.mock.Mock(side_effect=errors.DeadlineError("no answer"))
+        with unittest.mock.patch.object(link, "_service", SimpleNamespace(report=asked, devices=())):
+            for _ in range(3):
+                self.holdings.dropped()
+        self.assertEqual(1, asked.call_count)
+        self.assertIsNotNone(link.present())
 
     def test_nothing_fails_where_something_has_changed_its_shape_or_the_service_is_away(self) -> None:
         self.management.current_loaded_models = [SimpleNamespace(model=object(), device=CPU)]

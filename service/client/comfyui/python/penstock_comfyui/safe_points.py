@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import penstock
-from penstock import errors
 from penstock_comfyui.link import AWAY, link
 
 LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
@@ -90,7 +89,7 @@ def with_service(action: Callable[[penstock.Service], object]) -> None:
         return
     try:
         action(service)
-    except (*AWAY, errors.DeadlineError) as error:
+    except AWAY as error:
         link.away(error)
     except (penstock.PenstockError, KeyError, TypeError, ValueError):
         pass  # A refusal, or an answer of another version: the service has its own deadlines, and asks again.
