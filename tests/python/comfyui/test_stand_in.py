@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import time
 import unittest
 import unittest.mock
@@ -187,6 +189,45 @@ class Ledger(WithSeam):
         patcher.partially_unload("cpu", PAGE)
         self.assertLess(time.monotonic() - start, 1.0)
         self.assertIsInstance(patcher, StandIn)
+
+
+class OnAGpu(WithSeam):
+    """The tests' own driver, and a ComfyUI whose weights there are left to comfy-aimdo."""
+
+    kind = "cuda"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(unittest.mock.patch.dict(os.environ, {devices.ON_GPUS: ""}))
+        arguments: Any = SimpleNamespace(args=SimpleNamespace(cpu=False))
+        self.enterContext(unittest.mock.patch.dict(sys.modules, {"comfy.cli_args": arguments}))
+        self.enterContext(unittest.mock.patch.object(safe_points, "STATUS_SECONDS", 0))
+        devices.forget()
+        link.service()
+
+    def test_a_gpu_is_found_by_its_number_and_its_pages_can_be_asked_for(self) -> None:
+        device = self.daemon.device()["id"]
+        self.assertEqual((device, None), (devices.id_of(0), devices.id_of(7)))
+        self.assertFalse(devices.ours(0))
+        gpu = SimpleNamespace(type="cuda", index=0)
+        management = SimpleNamespace(current_loaded_models=[], LoadedModel=LoadedModel, cleanup_models=lambda: None,
+                                     get_all_torch_devices=lambda: [gpu], unet_offload_device=lambda: "cpu")
+        stand_ins = StandIns(management)
+        service = self.enterContext(penstock.connect(socket=str(self.daemon.socket)))
+        service.use_device()
+        page = service.devices[0].page_bytes
+        table = service.private_table(8 * page)
+        self.assertTrue(table.fault(0, 8 * page))
+        table.unpin(0, 8 * page)
+        service.set_idle(True)
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["pinned_bytes"] == 0
+                                          and self.daemon.device()["resident_bytes"] == 8 * page))
+        stand_ins.place()
+        (entry,) = management.current_loaded_models
+        self.assertFalse(entry.model_unload(3 * page))
+        self.assertEqual(5 * page, self.daemon.device()["resident_bytes"])
+        others.release()
+        table.close()
 
 
 if __name__ == "__main__":
