@@ -128,7 +128,7 @@ void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clie
     std::optional<ClientCgroupFigures> figures = cgroups_->read_client(process);
     if (!figures) continue;
     figures->client = number;
-    clients_.push_back(std::move(*figures));
+    clients_.push_back(*figures);
   }
 }
 
