@@ -130,10 +130,18 @@ Check check_service(const Context& context, Json& service) {
             .remedy = answer.error().hint};
   }
   service = *answer;
-  return {.name = "service",
-          .detail = fmt::format("answers on {}, reader {}", context.socket,
-                                text_of(object_of(*answer, "reader"), "backend")),
-          .remedy = ""};
+  Check check{.name = "service",
+              .detail = fmt::format("answers on {}, reader {}", context.socket,
+                                    text_of(object_of(*answer, "reader"), "backend")),
+              .remedy = ""};
+  for (const Json& device : list_of(*answer, "devices")) {
+    const std::string state = text_of(device, "state");
+    if (state.empty() || state == "ready") continue;
+    check.state = "degraded";
+    check.detail += fmt::format("; {} is {}", text_of(device, "id"), state);
+    check.remedy = "penstock explain says why; the service tries the device again by itself";
+  }
+  return check;
 }
 
 std::string as_text(const std::vector<Check>& checks, bool color) {

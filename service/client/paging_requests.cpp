@@ -42,6 +42,9 @@ Outcome<void> Paging::end_of(const Request& request) const {
         return fail(FailureKind::offloaded,
                     "there is no room for the pages now: the service is out of descriptors",
                     "raise RLIMIT_NOFILE of penstockd");
+      if (request.reason == FailureKind::device_unhealthy)
+        return fail(FailureKind::device_unhealthy, "the device can't be used now",
+                    "penstock status says why, and when it is ready again; stream the bytes meanwhile");
       return fail(FailureKind::offloaded, "there is no room for the pages now",
                   "stream the bytes, or free some memory");
     case TicketResult::cancelled: return fail(FailureKind::cancelled, "the request was cancelled");

@@ -17,6 +17,17 @@ using Json = nlohmann::json;
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+// What a person is told of a load that failed.
+Failure not_loaded(const RequestDone& done, const std::string& device) {
+  if (!done.detail.empty()) return {done.reason, done.detail, ""};
+  if (done.reason == FailureKind::device_unhealthy) {
+    return {done.reason, fmt::format("the checkpoint was not loaded: {} can't be used now", device),
+            "penstock explain says why; the service tries the device again by itself"};
+  }
+  return {done.reason,
+          fmt::format("the checkpoint was not loaded to {}: {}", device, failure_kind_name(done.reason)), ""};
+}
+
 }  // namespace
 
 bool Queries::concerns(const Checkpoint& checkpoint) const {
@@ -72,30 +83,28 @@ void Queries::load(std::uint64_t request, const Json& arguments) {
   if (!table) return session_.refuse(request, table.error());
   const auto start = std::chrono::steady_clock::now();
   // The session may be gone, and its number used by nobody else, before the answer is in.
-  (*device)->ask(
-      mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
-      [self = session_.shared_from_this(), request, checkpoint, table = *table,
-       start](const RequestDone& done) {
-        if (!self->alive()) return;
-        if (done.result != TicketResult::done) {
-          return self->refuse(
-              request,
-              {done.reason, done.detail.empty() ? "the checkpoint was not loaded" : done.detail, ""});
-        }
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        const std::uint64_t read = done.direct_bytes + done.cached_bytes;
-        self->answer_json(
-            request, text_of({{"checkpoint", checkpoint->id},
-                              {"bytes", table->bytes},
-                              {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
-                              {"seconds", seconds},
-                              {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
-                              {"device_limit_fraction", nullptr},  // Nobody measures the limit yet.
-                              {"read_bytes", read},
-                              {"direct_bytes", done.direct_bytes},
-                              {"cached_bytes", done.cached_bytes}}));
-      });
+  (*device)->ask(mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
+                 [self = session_.shared_from_this(), request, checkpoint, table = *table, start,
+                  id = (*device)->description().id](const RequestDone& done) {
+                   if (!self->alive()) return;
+                   if (done.result != TicketResult::done) {
+                     return self->refuse(request, not_loaded(done, id));
+                   }
+                   const double seconds =
+                       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+                   const std::uint64_t read = done.direct_bytes + done.cached_bytes;
+                   self->answer_json(
+                       request,
+                       text_of({{"checkpoint", checkpoint->id},
+                                {"bytes", table->bytes},
+                                {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
+                                {"seconds", seconds},
+                                {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
+                                {"device_limit_fraction", nullptr},  // Nobody measures the limit yet.
+                                {"read_bytes", read},
+                                {"direct_bytes", done.direct_bytes},
+                                {"cached_bytes", done.cached_bytes}}));
+                 });
 }
 
 }  // namespace penstock

@@ -65,6 +65,10 @@ VendorReport state_of(const LoadedCuda& loaded) {
                       .remedy = ""};
   switch (loaded.state) {
     case LoadedCuda::State::absent: report.state = VendorState::absent; break;
+    case LoadedCuda::State::unloadable:
+      report.state = VendorState::broken;
+      report.remedy = unloadable_remedy;
+      break;
     case LoadedCuda::State::stub: return report_of(report, {cuda_error_stub_library, "cuGetProcAddress"});
     case LoadedCuda::State::incomplete:
       report.state = VendorState::broken;

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "dataplane/device/gpu/vendor.hpp"
+
 namespace penstock {
 namespace {
 
@@ -116,6 +118,7 @@ LoadedCuda load_cuda(int open_flags) {
   if (library == nullptr) {
     const char* why = ::dlerror();
     loaded.detail = why != nullptr ? why : "libcuda.so.1 is not loaded in this process";
+    if (why != nullptr && !says_missing(why, library_name)) loaded.state = LoadedCuda::State::unloadable;
     return loaded;
   }
   loaded.library = library_name;

@@ -61,7 +61,7 @@ struct CudaTable {
 };
 
 struct LoadedCuda {
-  enum class State : std::uint8_t { absent, stub, incomplete, loaded };
+  enum class State : std::uint8_t { absent, unloadable, stub, incomplete, loaded };
   State state = State::absent;
   CudaTable table;
   std::string library;

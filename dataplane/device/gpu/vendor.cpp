@@ -91,4 +91,9 @@ OpenedVendor finish(VendorReport so_far, std::vector<std::shared_ptr<GpuDriver>>
   return {.report = std::move(so_far), .gpus = std::move(gpus)};
 }
 
+bool says_missing(std::string_view said, std::string_view library) {
+  // Of the library itself: one that it needs may be what is missing.
+  return said.starts_with(library) && said.find("No such file or directory") != std::string_view::npos;
+}
+
 }  // namespace penstock

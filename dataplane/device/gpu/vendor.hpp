@@ -57,4 +57,10 @@ void name_descriptions(std::vector<GpuDescription>& gpus);
 // Decides between usable, usable_without_vmm and without_device.
 OpenedVendor finish(VendorReport so_far, std::vector<std::shared_ptr<GpuDriver>> gpus);
 
+// What the dynamic loader said means that there is no such library; anything else is one that can't be loaded.
+bool says_missing(std::string_view said, std::string_view library);
+inline constexpr const char* unloadable_remedy =
+    "the driver's library is there and can't be loaded: install the driver again, or raise the limit that is "
+    "named";
+
 }  // namespace penstock

@@ -69,6 +69,11 @@ VendorReport state_of(const LoadedHip& loaded, HipQuirks& quirks) {
                       .detail = loaded.detail,
                       .remedy = ""};
   if (loaded.state == LoadedHip::State::absent) return report;
+  if (loaded.state == LoadedHip::State::unloadable) {
+    report.state = VendorState::broken;
+    report.remedy = unloadable_remedy;
+    return report;
+  }
   int number = 0;
   if (loaded.table.runtime_get_version != nullptr &&
       loaded.table.runtime_get_version(&number) == hip_success) {

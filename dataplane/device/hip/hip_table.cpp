@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "dataplane/device/gpu/vendor.hpp"
+
 namespace penstock {
 namespace {
 
@@ -89,8 +91,10 @@ LoadedHip load_hip(int open_flags) {
       break;
     }
     const char* why = ::dlerror();
-    if (loaded.detail.empty())
+    const bool is_there = why != nullptr && !says_missing(why, name);
+    if (loaded.detail.empty() || is_there)
       loaded.detail = why != nullptr ? why : "libamdhip64 is not loaded in this process";
+    if (is_there) loaded.state = LoadedHip::State::unloadable;
   }
   if (library == nullptr) return loaded;
   HipSymbols symbols(library);

@@ -58,7 +58,7 @@ struct HipTable {
 };
 
 struct LoadedHip {
-  enum class State : std::uint8_t { absent, incomplete, loaded };
+  enum class State : std::uint8_t { absent, unloadable, incomplete, loaded };
   State state = State::absent;
   HipTable table;
   std::string library;

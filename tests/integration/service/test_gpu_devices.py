@@ -150,6 +150,11 @@ class GpuDevices(unittest.TestCase):
         daemon.write_checkpoint(path)
         self.assertEqual("device_unhealthy", running.ask("load", str(path))["error"]["kind"])
         self.assertTrue(running.wait_for_state("quarantined"))
+        said = running.ask("load", str(path))["error"]
+        self.assertIn("cuda-", said["message"])
+        self.assertIn("penstock explain", said["hint"])
+        checks = running.ask("doctor")["checks"]
+        self.assertEqual("degraded", next(one["state"] for one in checks if one["name"] == "service"))
         self.assertIn("failed its self-test: map: cuMemMap answered 801", running.log())
         self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
 

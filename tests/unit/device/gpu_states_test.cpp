@@ -50,6 +50,18 @@ TEST(GpuStates, WithoutALibraryAVendorIsAbsent) {
   }
 }
 
+TEST(GpuStates, ALibraryThatCanNotBeLoadedIsBroken) {
+  EXPECT_TRUE(says_missing("libcuda.so.1: cannot open shared object file: No such file or directory",
+                           "libcuda.so.1"));
+  // One that the library needs is missing; what is there is no library; there are no descriptors left.
+  for (const char* const said :
+       {"libnvidia-x.so.1: cannot open shared object file: No such file or directory",
+        "/usr/lib/libcuda.so.1: file too short",
+        "libcuda.so.1: cannot open shared object file: Too many open files"}) {
+    EXPECT_FALSE(says_missing(said, "libcuda.so.1")) << said;
+  }
+}
+
 TEST(GpuStates, TheToolkitsStubIsNoDevice) {
   EXPECT_EQ(state("cuda", {{"PENSTOCK_FAKE_STUB", "1"}}),
             "without_device: only the toolkit's stub library is installed, not a driver");
