@@ -266,7 +266,7 @@ typedef CudaResult (*CudaStreamWaitEvent)(CudaStream stream, CudaEvent event,
 typedef CudaResult (*CudaStreamIsCapturing)(CudaStream stream, int* status);  // cuStreamIsCapturing 10000
 typedef CudaResult (*CudaThreadExchangeStreamCaptureMode)(
     int* mode);  // cuThreadExchangeStreamCaptureMode 10010; cuda_capture_relaxed and the like
-typedef CudaResult (*CudaEventCreate)(CudaEvent* event, unsigned flags);      // cuEventCreate 2000
+typedef CudaResult (*CudaEventCreate)(CudaEvent* event, unsigned flags);  // cuEventCreate 2000
 typedef CudaResult (*CudaEventDestroy)(CudaEvent event);  // cuEventDestroy 4000, plain cuEventDestroy_v2
 typedef CudaResult (*CudaEventRecord)(CudaEvent event, CudaStream stream);  // cuEventRecord 2000
 typedef CudaResult (*CudaEventQuery)(CudaEvent event);                      // cuEventQuery 2000

@@ -218,8 +218,8 @@ typedef HipResult (*HipStreamDestroy)(HipStream stream);                        
 typedef HipResult (*HipStreamQuery)(HipStream stream);                             // hipStreamQuery
 typedef HipResult (*HipStreamSynchronize)(HipStream stream);                       // hipStreamSynchronize
 typedef HipResult (*HipStreamWaitEvent)(HipStream stream, HipEvent event,
-                                        unsigned flags);                        // hipStreamWaitEvent
-typedef HipResult (*HipStreamIsCapturing)(HipStream stream, int* status);       // hipStreamIsCapturing
+                                        unsigned flags);                   // hipStreamWaitEvent
+typedef HipResult (*HipStreamIsCapturing)(HipStream stream, int* status);  // hipStreamIsCapturing
 typedef HipResult (*HipThreadExchangeStreamCaptureMode)(
     int* mode);  // hipThreadExchangeStreamCaptureMode; hip_capture_relaxed and the like
 typedef HipResult (*HipEventCreateWithFlags)(HipEvent* event, unsigned flags);  // hipEventCreateWithFlags

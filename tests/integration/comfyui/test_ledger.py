@@ -10,6 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(os.environ["PENSTOCK_BUILD_DIR"]) / "python"))
 sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/service"))
 sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/comfyui"))
 
