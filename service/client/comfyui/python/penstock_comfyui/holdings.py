@@ -24,6 +24,7 @@ REPORT_SECONDS = 1.0  # To wait for an answer.
 MARK_OF_STAND_INS = "_penstock_stand_in"
 SHARED_BYTES = "_penstock_shared_bytes"  # Of a model: parameters that are pages of the service.
 
+
 class Holdings:
     """Runs on ComfyUI's prompt thread."""
 

@@ -16,23 +16,14 @@ from collections.abc import Callable
 import penstock
 from penstock.memory import HostBuffer
 from penstock_comfyui.address_space import AddressSpace
+from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import AWAY, link, say_once
 
 GRANULE = 8 << 20
 
-
 _locked: weakref.WeakSet[LockedBuffer] = weakref.WeakSet()
 _growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
-_lock = threading.Lock()
-
-
-def _start_over() -> None:
-    """In a child made by fork: the lock may be held by a thread that isn't here."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_start_over)
+_lock = ForkLock()
 
 
 class LockedBuffer:

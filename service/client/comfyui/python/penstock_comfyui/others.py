@@ -18,7 +18,6 @@ from penstock_comfyui import pager, safe_points
 SHRINK_SECONDS = 1.0
 FIGURES_SECONDS = 0.1
 
-
 _all: weakref.WeakSet[OnDevice] = weakref.WeakSet()
 
 

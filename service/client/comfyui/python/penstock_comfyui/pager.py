@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
-import threading
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +15,7 @@ from penstock import errors
 from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
 from penstock_comfyui import devices, safe_points
 from penstock_comfyui.address_space import AddressSpace
+from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.link import AWAY, link, say_once
 from penstock_comfyui.pins import Pins
@@ -32,16 +31,7 @@ RESERVATION_MAX = 64
 WRONG_USE = (errors.InvalidArgumentError, errors.ForkedError)
 
 _tables: weakref.WeakSet[VbarPages] = weakref.WeakSet()
-_tables_lock = threading.Lock()
-
-
-def _start_over() -> None:
-    """In a child made by fork: the lock may be held by a thread that isn't here."""
-    global _tables_lock
-    _tables_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_start_over)
+_tables_lock = ForkLock()
 # Since the start, of all VBARs.
 _counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes", "pages_made_private"), 0)
 # Serials for pages whose content nobody vouches for; the service's own stay below.
