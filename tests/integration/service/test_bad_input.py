@@ -6,10 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import sys
 import unittest
 
 import daemon
 import wire
+
+if not daemon.SANITIZED:
+    sys.path.insert(0, str(daemon.BUILD / "python"))
+    import penstock
+    from penstock.memory import Piece
 
 
 class BadFiles(unittest.TestCase):
@@ -42,6 +48,32 @@ class BadFiles(unittest.TestCase):
                 # Folders will be checkpoints one day; until then that is said.
                 self.assertIn(self.daemon.ask("load", str(path))["error"]["kind"], ("not_a_file", "not_built"))
         self.assertTrue(self.daemon.is_serving())
+
+
+@unittest.skipIf(daemon.SANITIZED, daemon.NO_PACKAGE)
+class CaseP01(unittest.TestCase):
+    def test_a_pointer_among_shards_fails_the_whole_and_is_named(self) -> None:
+        with daemon.Daemon() as running, contextlib.ExitStack() as files:
+            good, pointer = (running.folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+            daemon.write_checkpoint(good, tensors=1, tensor_bytes=4096)
+            pointer.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32
+                                + b"\nsize 4976698592\n")
+            self.assertEqual(135, pointer.stat().st_size)
+            shards = [files.enter_context(open(path, "rb")).fileno() for path in (good, pointer)]
+            start = good.stat().st_size - 4096
+            pieces = [Piece(4096 * number, number, start, 4096, "U8", "U8") for number in range(2)]
+            with penstock.connect(socket=str(running.socket)) as service:
+                with self.assertRaises(penstock.errors.LfsPointerError) as refused:
+                    service.assembled_table(shards, pieces)
+                said = str(refused.exception)
+                for part in (str(pointer), "135 bytes", "4976698592", "Git-LFS pointer"):
+                    self.assertIn(part, said)
+                # No part of it is a model: nothing is resident, and the good shard is nobody's.
+                self.assertEqual(0, running.device()["resident_bytes"])
+                self.assertFalse([one for one in running.ask("status")["checkpoints"] if one["clients"] > 0])
+                table = service.assembled_table(shards[:1], pieces[:1])
+                self.assertTrue(table.fault(0, 4096))
+                table.unpin(0, 4096)
 
 
 class BadClients(unittest.TestCase):
