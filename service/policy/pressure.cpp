@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/policy/pressure.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/base/check.hpp"
+#include "service/policy/amount.hpp"
+
+namespace penstock {
+namespace {
+
+bool is_share(Nanoseconds part, Nanoseconds whole, std::int64_t percent) {
+  return part.count() >= whole.count() / 100 * percent;
+}
+
+}  // namespace
+
+PressurePolicy::PressurePolicy(const PressureOptions& options)
+    : options_(options), pause_(options.pause_least) {
+  CHECK(options.line_share > 0 && options.step_share > 0 && options.rise_time > Nanoseconds{0});
+  answer_.frames_bytes = options.frames_max_bytes;
+  answer_.copies_bytes = options.copies_max_bytes;
+  answer_.buffers_bytes = options.buffers_max_bytes;
+}
+
+const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
+  answer_.reason = PressureReason::none;
+  draw_lines(sample);
+  if (!std::exchange(started_, true)) {
+    window_start_ = level_since_ = rose_at_ = sample.at;
+    fell_at_ = sample.at - options_.pause_most;
+    own_at_start_ = sample.own;
+    machine_at_start_ = sample.machine;
+    bounds_passed_ = sample.bounds_passed;
+  }
+  const bool stalls = stalled(sample);
+  set_level(sample, stalls);
+  if (sample.room_bytes < answer_.low_bytes) {
+    fall(sample, answer_.high_bytes - sample.room_bytes, PressureReason::room);
+  } else if (stalls) {
+    fall(sample, options_.frames_max_bytes / options_.step_share, PressureReason::stall);
+  } else if (answer_.level == PressureLevel::calm) {
+    rise(sample);
+  }
+  share(sample);
+  return answer_;
+}
+
+void PressurePolicy::draw_lines(const PressureSample& sample) {
+  answer_.low_bytes =
+      std::clamp(sample.limit_bytes / options_.line_share, options_.low_least_bytes, options_.low_most_bytes);
+  answer_.high_bytes = answer_.low_bytes + answer_.low_bytes / 2;
+}
+
+// Whether tasks have waited for memory for another time that is long enough.
+bool PressurePolicy::stalled(const PressureSample& sample) {
+  const bool passed = sample.bounds_passed > bounds_passed_;
+  const Nanoseconds elapsed = sample.at - window_start_;
+  if (!passed && elapsed < options_.stall_window) return false;
+  // Elsewhere somebody may thrash within a limit of their own.
+  const bool machine_counts = sample.room_bytes < 2 * answer_.high_bytes;
+  const auto since = [&](Nanoseconds StallTotals::*kind) {
+    const Nanoseconds own = sample.own.*kind - own_at_start_.*kind;
+    return machine_counts ? std::max(own, sample.machine.*kind - machine_at_start_.*kind) : own;
+  };
+  const bool some = is_share(since(&StallTotals::some), elapsed, options_.some_percent);
+  full_stalls_ =
+      elapsed >= options_.stall_window && is_share(since(&StallTotals::full), elapsed, options_.full_percent);
+  window_start_ = sample.at;
+  own_at_start_ = sample.own;
+  machine_at_start_ = sample.machine;
+  bounds_passed_ = std::max(bounds_passed_, sample.bounds_passed);
+  return passed || (elapsed >= options_.stall_window && some) || full_stalls_;
+}
+
+void PressurePolicy::set_level(const PressureSample& sample, bool stalls) {
+  PressureLevel wanted = PressureLevel::calm;
+  if (sample.room_bytes < answer_.low_bytes / 2 || full_stalls_) {
+    wanted = PressureLevel::full;
+  } else if (sample.room_bytes < answer_.low_bytes || stalls) {
+    wanted = PressureLevel::some;
+  } else if (sample.room_bytes < answer_.high_bytes) {
+    wanted = std::min(answer_.level, PressureLevel::some);
+  }
+  if (wanted >= answer_.level) {
+    answer_.level = wanted;
+    level_since_ = sample.at;
+  } else if (sample.at - level_since_ >= options_.calm_after) {
+    answer_.level = static_cast<PressureLevel>(static_cast<int>(answer_.level) - 1);
+    level_since_ = sample.at;
+  }
+}
+
+// `bytes` less than is used now: of the copies first, then of the frames, which are in use by clients in part.
+void PressurePolicy::fall(const PressureSample& sample, std::uint64_t bytes, PressureReason reason) {
+  const std::uint64_t copies = std::min(answer_.copies_bytes, saturating_subtract(sample.copy_bytes, bytes));
+  const std::uint64_t of_frames = saturating_subtract(bytes, sample.copy_bytes);
+  const std::uint64_t frames =
+      std::min(answer_.frames_bytes, saturating_subtract(sample.frame_bytes, of_frames));
+  const std::uint64_t kept = std::min(sample.kept_bytes, answer_.frames_bytes);
+  const bool soon = std::exchange(rose_since_fall_, false) && sample.at - rose_at_ < 4 * pause_;
+  if (soon) {
+    pause_ = std::min(2 * pause_, options_.pause_most);
+  } else if (sample.at - fell_at_ >= options_.pause_most) {
+    pause_ = options_.pause_least;
+  }
+  fell_at_ = sample.at;
+  if (copies == answer_.copies_bytes && std::max(frames, kept) == answer_.frames_bytes) return;
+  answer_.copies_bytes = copies;
+  answer_.frames_bytes = std::max(frames, kept);
+  answer_.reason = reason;
+}
+
+void PressurePolicy::rise(const PressureSample& sample) {
+  const bool frames_lack = answer_.frames_bytes < options_.frames_max_bytes;
+  if (!frames_lack && answer_.copies_bytes >= options_.copies_max_bytes) return;
+  const Nanoseconds begin = std::max(rose_at_, fell_at_ + pause_);
+  if (sample.at <= begin) return;
+  const std::uint64_t most = frames_lack ? options_.frames_max_bytes : options_.copies_max_bytes;
+  const double part =
+      std::chrono::duration<double>(sample.at - begin) / std::chrono::duration<double>(options_.rise_time);
+  const auto share = static_cast<std::uint64_t>(std::min(part, 1.0) * static_cast<double>(most));
+  std::uint64_t& budget = frames_lack ? answer_.frames_bytes : answer_.copies_bytes;
+  if (share < std::min(options_.rise_step_bytes, most - budget)) return;
+  rose_at_ = sample.at;
+  // What rises later must find its room as well: no rise may lead to a fall.
+  const std::uint64_t spare = saturating_subtract(sample.room_bytes, answer_.high_bytes);
+  const std::uint64_t used = frames_lack ? sample.frame_bytes : sample.copy_bytes;
+  const std::uint64_t bound = std::min(most, saturating_add(used, spare));
+  const std::uint64_t risen = std::min(bound, budget + share);
+  if (risen <= budget || (risen < most && risen - budget < options_.rise_step_bytes)) return;
+  budget = risen;
+  rose_since_fall_ = true;
+  answer_.reason = PressureReason::recovered;
+}
+
+void PressurePolicy::share(const PressureSample& sample) {
+  const std::uint64_t spare = saturating_subtract(sample.room_bytes, answer_.high_bytes);
+  // Clients' pins may have grown beyond a budget that fell earlier; nobody takes those away.
+  answer_.frames_bytes =
+      std::max(answer_.frames_bytes, std::min(sample.kept_bytes, options_.frames_max_bytes));
+  answer_.buffers_bytes = std::max(
+      sample.buffer_bytes, std::min(options_.buffers_max_bytes, saturating_add(sample.buffer_bytes, spare)));
+  const bool calm = answer_.level == PressureLevel::calm;
+  const bool whole = answer_.frames_bytes == options_.frames_max_bytes;
+  // They come on top of the budget.
+  answer_.make_ahead = calm && whole && (answer_.make_ahead || spare >= options_.ahead_bytes);
+  answer_.drop_page_cache = !calm;
+  const std::uint64_t missing = saturating_subtract(answer_.high_bytes, sample.room_bytes);
+  const std::uint64_t ours =
+      saturating_add(sample.copy_bytes, saturating_subtract(sample.frame_bytes, sample.kept_bytes));
+  answer_.excess_bytes = calm ? 0 : saturating_subtract(missing, ours);
+}
+
+void PressurePolicy::verify(const PressureSample& last) const {
+  CHECK(answer_.frames_bytes <= options_.frames_max_bytes);
+  CHECK(answer_.frames_bytes >= std::min(last.kept_bytes, options_.frames_max_bytes));
+  CHECK(answer_.copies_bytes <= options_.copies_max_bytes);
+  CHECK(answer_.buffers_bytes >= last.buffer_bytes);
+  CHECK(answer_.buffers_bytes <= std::max(options_.buffers_max_bytes, last.buffer_bytes));
+  CHECK(answer_.low_bytes < answer_.high_bytes);
+  CHECK(last.room_bytes >= answer_.low_bytes || answer_.level != PressureLevel::calm);
+}
+
+}  // namespace penstock

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the host's memory the service may use: samples in, a level and budgets out. Pure: no clock, no thread.
+//
+// Budgets fall at once and rise slowly; the level goes up at once and down with a delay. What is in use by clients is
+// never taken away. Lines, rules and invariants P1 to P5: DESIGN.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "dataplane/base/clock.hpp"
+#include "dataplane/base/units.hpp"
+
+namespace penstock {
+
+enum class PressureLevel : std::uint8_t { calm, some, full };
+inline constexpr std::array<std::string_view, 3> pressure_level_names = {"calm", "some", "full"};
+
+// Time during which tasks waited for memory, since some beginning. 0 where nobody measures it.
+struct StallTotals {
+  Nanoseconds some{}, full{};
+};
+
+// All of one moment, as far as it can be had. Bytes.
+struct PressureSample {
+  Nanoseconds at{};
+  std::uint64_t limit_bytes = 0;  // The tightest: memory.max, memory.high, the machine's memory.
+  std::uint64_t room_bytes = 0;   // Left below it. File cache counts as left, shared memory as used.
+  std::uint64_t frame_bytes =
+      0;  // Of host frames, those that are made ahead, are in the making or go as well.
+  std::uint64_t kept_bytes =
+      0;  // What the frames' budget must leave: pinned pages, work that clients were granted.
+  std::uint64_t copy_bytes = 0;     // Locked copies of pages, for other devices to read from.
+  std::uint64_t buffer_bytes = 0;   // Host buffers of clients.
+  std::uint64_t bounds_passed = 0;  // Of stalls in the service's own cgroups, by triggers. Grows.
+  StallTotals own{};                // In the service's cgroups, the worst of them.
+  StallTotals machine{};
+};
+
+struct PressureOptions {
+  std::uint64_t frames_max_bytes = 0;  // The capacity of host memory as a device; 0: there is no such device.
+  std::uint64_t copies_max_bytes = 0;  // Locked copies.
+  std::uint64_t buffers_max_bytes = 0;  // As configured.
+  std::uint64_t ahead_bytes = 0;        // Frames made ahead of demand, beside the budget.
+  std::uint64_t line_share = 8;         // low = limit / line_share, within these two.
+  std::uint64_t low_least_bytes = 64 * mib, low_most_bytes = 1 * gib;
+  std::uint64_t step_share = 16;  // Of frames_max_bytes: what one time of stalls takes.
+  Nanoseconds stall_window = std::chrono::seconds(2);
+  std::int64_t some_percent = 8, full_percent = 10;  // Of a window.
+  Nanoseconds calm_after = std::chrono::seconds(1);  // Without reason, for one level.
+  Nanoseconds rise_time = std::chrono::seconds(10);  // From nothing to frames_max_bytes.
+  std::uint64_t rise_step_bytes = 8 * mib;           // Not less at a time.
+  Nanoseconds pause_least = std::chrono::seconds(2), pause_most = std::chrono::seconds(60);
+};
+
+enum class PressureReason : std::uint8_t { none, room, stall, recovered };
+inline constexpr std::array<std::string_view, 4> pressure_reason_names = {"none", "room", "stall",
+                                                                          "recovered"};
+
+struct PressureAnswer {
+  PressureLevel level = PressureLevel::calm;
+  PressureReason reason = PressureReason::none;  // Of what has changed in this step.
+  std::uint64_t low_bytes = 0, high_bytes = 0;
+  std::uint64_t frames_bytes = 0;  // Budgets.
+  std::uint64_t copies_bytes = 0;
+  std::uint64_t buffers_bytes = 0;
+  bool make_ahead = true;          // Frames may be made ahead of demand.
+  bool drop_page_cache = false;    // Of what is resident.
+  std::uint64_t excess_bytes = 0;  // Missing, and in the hands of clients.
+};
+
+class PressurePolicy {
+ public:
+  explicit PressurePolicy(const PressureOptions& options);
+
+  // REQUIRES: sample.at does not go back.
+  const PressureAnswer& step(const PressureSample& sample);
+  const PressureAnswer& answer() const { return answer_; }
+  const PressureOptions& options() const { return options_; }
+  void verify(const PressureSample& last) const;
+
+ private:
+  void draw_lines(const PressureSample& sample);
+  bool stalled(const PressureSample& sample);
+  void set_level(const PressureSample& sample, bool stalls);
+  void fall(const PressureSample& sample, std::uint64_t bytes, PressureReason reason);
+  void rise(const PressureSample& sample);
+  void share(const PressureSample& sample);
+
+  const PressureOptions options_;
+  PressureAnswer answer_;
+  bool started_ = false;
+  Nanoseconds window_start_{};
+  StallTotals own_at_start_{}, machine_at_start_{};
+  std::uint64_t bounds_passed_ = 0;
+  bool full_stalls_ = false;   // In the last whole window.
+  Nanoseconds level_since_{};  // When the level was last justified.
+  Nanoseconds fell_at_{}, rose_at_{}, pause_{};
+  bool rose_since_fall_ = false;
+};
+
+}  // namespace penstock
