@@ -56,6 +56,13 @@ Outcome<HostBufferId> HostBudget::allocate(SessionId session, std::uint64_t byte
                             amount(options_.budget_bytes)),
                 "others must free some first; host.locked_bytes sets the limit");
   }
+  const std::uint64_t allowed = saturating_subtract(allowed_bytes_, used_bytes_);
+  if (bytes > allowed) {
+    return fail(
+        FailureKind::headroom,
+        fmt::format("needs {}, the node is short of memory and leaves {}", amount(bytes), amount(allowed)),
+        "try again later");
+  }
   if (bytes > headroom_bytes) {
     return fail(FailureKind::headroom,
                 fmt::format("needs {}, the memory limit of the service leaves {}", amount(bytes),

@@ -5,6 +5,7 @@
 // victim. Invariants: DESIGN.md, checked by verify().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -44,6 +45,9 @@ class HostBudget {
 
   // Less than is in use is no error: nothing new is booked until it fits again.
   void set_budget(std::uint64_t bytes) { options_.budget_bytes = bytes; }
+  // What pressure leaves of the budget, what is in use included.
+  void set_allowed(std::uint64_t bytes) { allowed_bytes_ = bytes; }
+  std::uint64_t allowed_bytes() const { return std::min(options_.budget_bytes, allowed_bytes_); }
   void set_quota(std::uint64_t per_user_bytes) { options_.per_user_bytes = per_user_bytes; }
 
   std::uint64_t budget_bytes() const { return options_.budget_bytes; }
@@ -70,6 +74,7 @@ class HostBudget {
   std::map<HostBufferId, Buffer> buffers_;
   std::map<std::uint32_t, std::uint64_t> user_bytes_;  // No entry for a user without buffers.
   std::uint64_t used_bytes_ = 0;
+  std::uint64_t allowed_bytes_ = UINT64_MAX;
   std::uint64_t last_buffer_ = 0;
 };
 

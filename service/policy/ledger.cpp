@@ -136,6 +136,7 @@ LedgerFigures Ledger::figures() const {
           .headroom_bytes = room_.headroom_bytes,
           .foreign_bytes = room_.foreign_bytes,
           .counted_foreign_bytes = foreign_bytes(),
+          .allowed_bytes = std::min(room_.allowed_bytes, room_.capacity_bytes),
           .booked_weights_bytes = booked_weights_,
           .booked_work_bytes = booked_work_,
           .free_bytes = free_bytes(),
@@ -162,7 +163,7 @@ std::uint64_t Ledger::beside_foreign_bytes() const {
 }
 
 std::uint64_t Ledger::usable_bytes() const {
-  return saturating_subtract(beside_foreign_bytes(), room_.headroom_bytes);
+  return std::min(saturating_subtract(beside_foreign_bytes(), room_.headroom_bytes), room_.allowed_bytes);
 }
 
 std::uint64_t Ledger::free_bytes() const { return saturating_subtract(usable_bytes(), booked_total()); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One device's account: who may use how much of it. Pure: no clock, no thread, no device.
 //
-//   usable = min(capacity, total - foreign) - headroom;   free = usable - booked
+//   usable = min(min(capacity, total - foreign) - headroom, allowed);   free = usable - booked
 //
 // A grant books its bytes before its client allocates them. Booked weights lie within the pager's budget;
 // booked work lies outside of it, so the pager's budget is usable - booked work, and work is granted only

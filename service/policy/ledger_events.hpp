@@ -58,6 +58,8 @@ struct RoomChanged {
   // What the device has for all its users together: the foreign bytes bite only where they leave less than the capacity.
   // 0: no more than the capacity.
   std::uint64_t total_bytes = 0;
+  // What pressure on the memory behind the device leaves to all of it: pages, and work that was granted.
+  std::uint64_t allowed_bytes = UINT64_MAX;
 
   friend bool operator==(const RoomChanged&, const RoomChanged&) = default;
 };

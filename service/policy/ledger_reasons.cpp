@@ -84,6 +84,10 @@ Failure Ledger::refusal_at_deadline(std::size_t index) const {
                                                       frames_of(ask.weights_bytes), frames_left));
   }
   if (needed > free) {
+    const std::uint64_t withheld = saturating_subtract(
+        saturating_subtract(beside_foreign_bytes(), room_.headroom_bytes), usable_bytes());
+    if (withheld > 0 && needed <= saturating_add(free, withheld))
+      return because(FailureKind::headroom, "the node is short of memory");
     if (needed <= saturating_add(free, room_.capacity_bytes - beside_foreign_bytes()))
       return because(FailureKind::foreign_usage, "others than this service use the device");
     return because(FailureKind::deadline, "nothing was released in time");
@@ -100,7 +104,8 @@ Failure Ledger::refusal_at_deadline(std::size_t index) const {
 
 // Plays the queue to its end, in its order, under the assumption that a session gives back all that it holds once none
 // of its demands waits. If some demand could never be served that way, the sessions that wait hold what they wait for.
-// Use by others than this service is taken to go away: it is no session's hold, and a deadline bounds it.
+// Use by others than this service, and pressure, are taken to go away: they are no session's hold, and a deadline
+// bounds them.
 bool Ledger::would_deadlock() const {
   std::map<SessionId, std::size_t> demands;
   for (const Waiter& waiter : waiting_) ++demands[waiter.ask.session];

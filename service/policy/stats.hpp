@@ -48,6 +48,7 @@ struct LedgerFigures {
   std::uint64_t headroom_bytes = 0;
   std::optional<std::uint64_t> foreign_bytes{};  // Without a value: not known now.
   std::uint64_t counted_foreign_bytes = 0;       // That, or what is assumed without it.
+  std::uint64_t allowed_bytes = 0;               // What pressure leaves of the capacity.
   std::uint64_t booked_weights_bytes = 0;
   std::uint64_t booked_work_bytes = 0;
   std::uint64_t free_bytes = 0;          // What the next demand could book.

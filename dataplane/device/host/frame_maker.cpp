@@ -28,8 +28,11 @@ FrameMaker::FrameMaker(const HostFrameOptions& options, HeadroomSource& headroom
       capacity_(std::max<std::uint64_t>(options.capacity_bytes / options.frame_bytes, 1)),
       headroom_(headroom),
       wake_(std::move(wake)),
-      target_(std::min<std::uint64_t>(options.ready_pool_frames, capacity_)),
-      thread_([this] { run(); }) {}
+      target_(std::min<std::uint64_t>(options.ready_pool_frames, capacity_)) {
+  // Giving memory back may not need any.
+  dying_.reserve(capacity_);
+  thread_ = std::thread([this] { run(); });
+}
 
 FrameMaker::~FrameMaker() {
   {
@@ -83,6 +86,16 @@ void FrameMaker::bury(HostFrame frame) {
   work_.notify_one();
 }
 
+void FrameMaker::set_making_ahead(bool allowed) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(ahead_allowed_, allowed) == allowed) return;
+    ahead_refused_ = false;
+    if (!allowed) bury_ready(0);
+  }
+  work_.notify_one();
+}
+
 HostFrameStats FrameMaker::stats() const {
   const std::lock_guard lock(mutex_);
   HostFrameStats now = stats_;
@@ -129,7 +142,8 @@ bool FrameMaker::bury_one(Lock& lock) {
 
 bool FrameMaker::make_ahead(Lock& lock) {
   if (ready_.size() >= target_) grown_ = false;
-  if (ready_.size() >= target_ || in_existence() >= capacity_ || ahead_refused_) return false;
+  if (!ahead_allowed_ || ahead_refused_ || ready_.size() >= target_ || in_existence() >= capacity_)
+    return false;
   stats_.in_the_making = 1;
   // Idle frames take at most half of what is left: somebody else in the cgroup may need it more.
   const std::uint64_t spare_frames = ready_.size() + 1;
@@ -143,6 +157,7 @@ bool FrameMaker::make_ahead(Lock& lock) {
   }
   if (waiting_.empty()) {
     ready_.push_back(std::move(made.frame));
+    if (!ahead_allowed_) bury_ready(0);  // Forbidden meanwhile.
   } else {
     made.tag = waiting_.front();
     waiting_.pop_front();
@@ -161,7 +176,12 @@ void FrameMaker::sleep(Lock& lock) {
 
 void FrameMaker::shrink_pool() {
   target_ = std::max(options_.ready_pool_frames, target_ / 2);
-  while (ready_.size() > target_) {
+  bury_ready(target_);
+}
+
+// The dying were reserved for as many as there can be.
+void FrameMaker::bury_ready(std::size_t left) {
+  while (ready_.size() > left) {
     ++stats_.dying;
     dying_.push_back(std::move(ready_.back()));
     ready_.pop_back();

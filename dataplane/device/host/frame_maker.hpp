@@ -50,6 +50,10 @@ class FrameMaker {
   // Takes a frame that came from take, to unmap and close it on the maker's thread.
   void bury(HostFrame frame);
 
+  // Whether frames may be made ahead of demand. No: those that are there are given back at once. Any thread; does not
+  // allocate.
+  void set_making_ahead(bool allowed);
+
   int event_fd() const { return wake_.fd(); }  // Readable while answers wait.
   std::uint64_t capacity_frames() const { return capacity_; }
   HostFrameStats stats() const;  // Any thread.
@@ -63,6 +67,7 @@ class FrameMaker {
   bool make_ahead(Lock& lock);
   void sleep(Lock& lock);
   void shrink_pool();
+  void bury_ready(std::size_t left);
 
   // Without the lock: asks for headroom of `spare_frames` on top of the frame itself, then makes it.
   FrameAnswer make(std::uint64_t spare_frames);
@@ -85,7 +90,8 @@ class FrameMaker {
   std::deque<FrameAnswer> answers_;  // Bounded by what the caller has asked and not taken.
   std::size_t target_;               // Of ready_; doubled when it runs dry,
   bool grown_ = false;               // once until it is full again: a burst says no more than one request.
-  bool ahead_refused_ = false;       // Making ahead failed; tried again once something changed.
+  bool ahead_allowed_ = true;
+  bool ahead_refused_ = false;  // Making ahead failed; tried again once something changed.
   bool stopping_ = false;
 
   std::thread thread_;  // Last: it uses all of the above.

@@ -29,8 +29,9 @@ class HostFrameOwner final : public FrameOwner, public FrameDescriptors {
   int event_fd() const override { return maker_.event_fd(); }
   Result<int> writers_descriptor(FrameId frame) override { return frames_.at(frame).memory.fd(); }
 
-  FrameTable& frames() { return frames_; }                 // For the writer of the same device.
-  HostFrameStats stats() const { return maker_.stats(); }  // Any thread.
+  FrameTable& frames() { return frames_; }  // For the writer of the same device.
+  void set_making_ahead(bool allowed) { maker_.set_making_ahead(allowed); }  // Any thread.
+  HostFrameStats stats() const { return maker_.stats(); }                    // Any thread.
 
  private:
   HostFrameOwner(const HostFrameOptions& options, HeadroomSource& headroom, EventFd wake);

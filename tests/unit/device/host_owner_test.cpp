@@ -272,6 +272,21 @@ TEST(HostFrameOwner, ThePoolDoublesOnceForEachTimeThatItRunsDry) {
   EXPECT_TRUE(eventually([&] { return owner->stats().ready == 16; }));
 }
 
+TEST(HostFrameOwner, GivesFramesMadeAheadBackAtOnceWhenNoneMayBeMadeAhead) {
+  FixedHeadroom headroom;
+  const auto owner = open_owner(small_frames(16, 4), headroom);
+  ASSERT_TRUE(eventually([&] { return owner->stats().ready == 4; }));
+  owner->set_making_ahead(false);
+  EXPECT_EQ(owner->stats().ready, 0u);
+  EXPECT_TRUE(eventually([&] { return owner->stats().dying == 0; }));
+  EXPECT_EQ(headroom.headroom_bytes(), headroom.limit_bytes());
+  // Demand is served all the same.
+  EXPECT_EQ(create_and_wait(*owner).result, CreateResult::created);
+  EXPECT_EQ(owner->stats().ready, 0u);
+  owner->set_making_ahead(true);
+  EXPECT_TRUE(eventually([&] { return owner->stats().ready >= 4; }));
+}
+
 TEST(HostCapacity, IsAQuarterOfTheTightestLimitInWholeFrames) {
   FixedHeadroom of_a_node(64 * gib), of_a_container(100 * mib), tiny(4 * mib);
   EXPECT_EQ(default_host_capacity(of_a_node, 8 * mib), 16 * gib);

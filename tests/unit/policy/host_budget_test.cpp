@@ -92,6 +92,21 @@ TEST(CaseG04, MistakesWithHostBuffersChangeNothing) {
   EXPECT_TRUE(budget.allocate(two, 1 * mib));
 }
 
+TEST(HostBudget, RefusesForALackOfMemoryWhatPressureDoesNotLeave) {
+  HostBudget budget({.budget_bytes = 1000});
+  budget.open_session(SessionId{1}, 0);
+  ASSERT_TRUE(budget.allocate(SessionId{1}, 300));
+  budget.set_allowed(400);
+  EXPECT_EQ(budget.allowed_bytes(), 400u);
+  const auto refused = budget.allocate(SessionId{1}, 200);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, FailureKind::headroom);
+  EXPECT_TRUE(budget.allocate(SessionId{1}, 100));
+  budget.set_allowed(UINT64_MAX);
+  EXPECT_EQ(budget.allowed_bytes(), 1000u);
+  EXPECT_TRUE(budget.allocate(SessionId{1}, 200));
+}
+
 TEST(HostBudgetProperty, AnyHistoryKeepsTheAccount) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     test::Random random(seed);

@@ -62,7 +62,8 @@ class History {
                                                 .headroom_bytes = random_.below(200) * mib,
                                                 .foreign_bytes = random_foreign(),
                                                 .assumed_foreign_bytes = random_.below(300) * mib,
-                                                .total_bytes = (capacity_mib + random_.below(200)) * mib});
+                                                .total_bytes = (capacity_mib + random_.below(200)) * mib,
+                                                .allowed_bytes = random_allowed()});
       case 10: return pins();
       case 11: return played_.pass(milliseconds(random_.below(300)));
       case 12: return play_silence();
@@ -81,6 +82,10 @@ class History {
     const std::uint64_t minimum = random_.one_in(2) ? 0 : random_.below(work + 1);
     last_ = played_.ask(number, work, milliseconds(random_.below(1000)), minimum,
                         random_.one_in(2) ? random_.below(400) : 0);
+  }
+
+  std::uint64_t random_allowed() {
+    return random_.one_in(2) ? UINT64_MAX : random_.below(capacity_mib) * mib;
   }
 
   // Also such that are gone already: that must do nothing.

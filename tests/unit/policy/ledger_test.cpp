@@ -64,6 +64,21 @@ TEST(Ledger, OrdersASmallerBudgetWhenOthersGrowAndKnowsASessionsWork) {
   EXPECT_EQ(played.ledger.figures().free_bytes, 3692 * mib);
 }
 
+TEST(Ledger, LeavesThePagerNoMoreThanPressureAllowsAndAdmitsAgainWhenItEnds) {
+  PlayedLedger played(PlayedLedger::of_mib(8192));
+  played.open(1);
+  played.step(ledger::RoomChanged{
+      .capacity_bytes = 8192 * mib, .headroom_bytes = 100 * mib, .allowed_bytes = 1000 * mib});
+  EXPECT_EQ(played.pager.budget_bytes, 1000 * mib);
+  EXPECT_EQ(played.ledger.figures().allowed_bytes, 1000 * mib);
+  const DemandId demand = played.ask(1, 2000, seconds(5));
+  EXPECT_TRUE(played.waits(demand));
+  played.step(ledger::RoomChanged{.capacity_bytes = 8192 * mib, .headroom_bytes = 100 * mib});
+  EXPECT_TRUE(played.admitted(demand));
+  EXPECT_EQ(played.pager.budget_bytes, 6092 * mib);
+  EXPECT_EQ(played.ledger.figures().allowed_bytes, 8192 * mib);
+}
+
 TEST(Ledger, BooksWeightsWithoutAskingThePager) {
   PlayedLedger played(PlayedLedger::of_mib(8192));
   played.pager.silent = true;

@@ -79,6 +79,15 @@ TEST(LedgerRefusal, OfADemandWhoseUserHasBookedTheQuotaMeanwhile) {
   EXPECT_EQ(failure_of(played, third).kind, FailureKind::quota);
 }
 
+TEST(LedgerRefusal, SaysThatTheNodeIsShortOfMemory) {
+  PlayedLedger played(PlayedLedger::of_mib(8192));
+  played.open(1);
+  played.step(ledger::RoomChanged{.capacity_bytes = 8192 * mib, .allowed_bytes = 1000 * mib});
+  const Failure failure = failure_of(played, played.ask(1, 2000, seconds(0)));
+  EXPECT_EQ(failure.kind, FailureKind::headroom);
+  EXPECT_NE(failure.message.find("the node is short of memory"), std::string::npos) << failure.message;
+}
+
 TEST(LedgerRefusal, OfPagesWithoutDescriptors) {
   LedgerOptions options = PlayedLedger::of_mib(8192);
   options.frame_bytes = 8 * mib;
