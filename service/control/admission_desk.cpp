@@ -13,7 +13,9 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 AdmissionDesk::AdmissionDesk(boost::asio::io_context& context, DeviceLink& device,
                              const LedgerOptions& options, Note note)
-    : device_(device), room_(options.room), ledger_(options), note_(std::move(note)), timer_(context) {}
+    : device_(device), room_(options.room), ledger_(options), note_(std::move(note)), timer_(context) {
+  commands_.reserve(8);
+}
 
 void AdmissionDesk::open(SessionId session, std::uint32_t user) {
   step(ledger::SessionOpened{.session = session, .user = user});
@@ -61,6 +63,13 @@ bool AdmissionDesk::set_room(std::uint64_t total_bytes, std::optional<std::uint6
   return true;
 }
 
+bool AdmissionDesk::set_allowed(std::uint64_t bytes) {
+  if (room_.allowed_bytes == bytes) return false;
+  room_.allowed_bytes = bytes;
+  step(room_);
+  return true;
+}
+
 // With what the device's account stood at: for those who ask why.
 void AdmissionDesk::note(std::string_view kind, SessionId session, std::uint64_t bytes,
                          std::string_view reason,
@@ -82,11 +91,22 @@ AdmissionDesk::Answer AdmissionDesk::take(DemandId demand) {
 }
 
 void AdmissionDesk::step(const ledger::Event& event) {
-  // Answers may lead to further steps: each has its own list.
-  Ledger::Commands commands;
+  // Answers may lead to further steps: those within another one have a list of their own.
+  Ledger::Commands commands = std::exchange(commands_, {});
   ledger_.step(event, monotonic_now(), commands);
   for (const ledger::Command& command : commands) run(command);
+  commands.clear();
+  commands_ = std::move(commands);
   arm();
+}
+
+// From the answer itself: the published figures are of another moment.
+void AdmissionDesk::budget_answered(BudgetOrder order, const RequestDone& done) {
+  if (order != ordered_.order) return;
+  step(ledger::BudgetAnswered{.order = order,
+                              .used_bytes = ordered_.bytes + done.kept_pinned_bytes,
+                              .pinned_bytes = done.kept_pinned_bytes,
+                              .stuck_bytes = device_.stats().stuck_bytes.load()});
 }
 
 void AdmissionDesk::run(const ledger::Command& command) {
@@ -114,14 +134,11 @@ void AdmissionDesk::run(const ledger::Command& command) {
           [&](const ledger::Released& released) { released_ = released.bytes; },
           [&](const ledger::NotReleased& refused) { released_ = tl::unexpected<Failure>(refused.failure); },
           [&](const ledger::SetBudget& budget) {
-            device_.ask(mail::ChangeBudget{.request = {}, .bytes = budget.bytes},
-                        [this, order = budget.order, bytes = budget.bytes](const RequestDone& done) {
-                          // From the answer itself: the published figures are of another moment.
-                          step(ledger::BudgetAnswered{.order = order,
-                                                      .used_bytes = bytes + done.kept_pinned_bytes,
-                                                      .pinned_bytes = done.kept_pinned_bytes,
-                                                      .stuck_bytes = device_.stats().stuck_bytes.load()});
-                        });
+            ordered_ = budget;
+            // Small enough for std::function to keep it without an allocation.
+            device_.ask(
+                mail::ChangeBudget{.request = {}, .bytes = budget.bytes},
+                [this, order = budget.order](const RequestDone& done) { budget_answered(order, done); });
           },
       },
       command);

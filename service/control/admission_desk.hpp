@@ -48,6 +48,10 @@ class AdmissionDesk {
   bool set_room(std::uint64_t total_bytes, std::optional<std::uint64_t> foreign_bytes,
                 std::uint64_t assumed_foreign_bytes);
 
+  // What pressure leaves of the memory behind the device: only a change is a step, which allocates nothing unless a
+  // demand is answered or queued. Returns whether it was one.
+  bool set_allowed(std::uint64_t bytes);
+
   std::uint64_t work_bytes(SessionId session) const { return ledger_.work_bytes(session); }
   std::uint64_t booked_bytes() const { return ledger_.figures().booked_bytes(); }
   LedgerFigures figures() const { return ledger_.figures(); }
@@ -60,6 +64,7 @@ class AdmissionDesk {
   };
 
   void step(const ledger::Event& event);
+  void budget_answered(BudgetOrder order, const RequestDone& done);
   void note(std::string_view kind, SessionId session, std::uint64_t bytes, std::string_view reason,
             std::vector<std::pair<std::string_view, std::uint64_t>> inputs);
   void run(const ledger::Command& command);
@@ -69,6 +74,8 @@ class AdmissionDesk {
   DeviceLink& device_;
   ledger::RoomChanged room_;  // As the ledger knows it.
   Ledger ledger_;
+  Ledger::Commands commands_;  // Its memory is used again; empty while a step is under way.
+  ledger::SetBudget ordered_;  // The last one.
   Note note_;
   boost::asio::steady_timer timer_;
   std::map<DemandId, Waiting> waiting_;

@@ -31,7 +31,26 @@ DeviceLink::DeviceLink(boost::asio::io_context& context, Description description
 
 DeviceLink::~DeviceLink() = default;
 
+void DeviceLink::wait_for(RequestId request, Answer answer) {
+  if (spare_.empty()) {
+    waiting_.emplace(request, std::move(answer));
+    return;
+  }
+  spare_.key() = request;
+  spare_.mapped() = std::move(answer);
+  waiting_.insert(std::move(spare_));
+}
+
+DeviceLink::Answer DeviceLink::take(RequestId request) {
+  Waiting::node_type node = waiting_.extract(request);
+  if (node.empty()) return {};
+  Answer answer = std::exchange(node.mapped(), nullptr);
+  spare_ = std::move(node);
+  return answer;
+}
+
 void DeviceLink::send(PagerMail mail) {
+  if (backlog_.empty() && mail_.try_push(std::move(mail))) return;
   backlog_.push_back(std::move(mail));
   flush();
 }
@@ -60,11 +79,7 @@ void DeviceLink::read_news() {
   for (const PagerNews& one : batch_) {
     std::visit(Overloaded{
                    [&](const RequestDone& done) {
-                     const auto found = waiting_.find(done.request);
-                     if (found == waiting_.end()) return;
-                     const Answer answer = std::move(found->second);
-                     waiting_.erase(found);
-                     answer(done);
+                     if (const Answer answer = take(done.request)) answer(done);
                    },
                    [&](const PeerGone& gone) {
                      if (handlers_.peer_gone) handlers_.peer_gone(gone);

@@ -50,12 +50,12 @@ class DeviceLink {
   RequestId ask(Request mail, Answer answer) {
     const RequestId id{++last_request_};
     mail.request = id;
-    waiting_.emplace(id, std::move(answer));
+    wait_for(id, std::move(answer));
     send(std::move(mail));
     return id;
   }
   // The answer is no longer wanted; the request goes on.
-  void forget(RequestId request) { waiting_.erase(request); }
+  void forget(RequestId request) { take(request); }
 
   const Description& description() const { return description_; }
   const PagerStats& stats() const { return stats_; }
@@ -63,6 +63,8 @@ class DeviceLink {
 
  private:
   void wait();
+  void wait_for(RequestId request, Answer answer);
+  Answer take(RequestId request);
   void read_news();
   void flush();
 
@@ -74,7 +76,10 @@ class DeviceLink {
   boost::asio::steady_timer retry_;
   NewsHandlers handlers_;
   std::deque<PagerMail> backlog_;
-  std::map<RequestId, Answer> waiting_;
+  using Waiting = std::map<RequestId, Answer>;
+  Waiting waiting_;
+  Waiting::node_type
+      spare_;  // Of one that was answered, for the next: no allocation while one is under way at a time.
   std::vector<PagerNews> batch_;
   std::uint64_t last_request_ = 0;
   bool stopped_ = false;
