@@ -24,6 +24,15 @@ constexpr std::array<FamilyEntry, families> entries = {{
      "Locked host memory in use: host buffers of all clients."},
     {Family::budget_bytes, "budget_bytes", Gauge,
      "What may be used now: by the pages of a device, or of locked host memory (locked_host)."},
+    {Family::pressure_level, "pressure_level", Gauge,
+     "Pressure on host memory as the governor sees it: 0 calm, 1 some, 2 full."},
+    {Family::pressure_room, "pressure_room_bytes", Gauge,
+     "Left below the tightest memory limit at the governor's last look; file cache counts as left."},
+    {Family::pressure_excess, "pressure_excess_bytes", Gauge,
+     "Missing to the governor's high line, and pinned or held by clients."},
+    {Family::budget_changes, "budget_changes_total", Counter,
+     "Times that pressure lowered (direction down) or its end raised (up) what pages in host memory may "
+     "use."},
     {Family::checkpoint_bytes, "checkpoint_bytes", Gauge,
      "Bytes of a checkpoint by place: device, locked_host, page_cache. Surplus checkpoints are summed up as "
      "other."},

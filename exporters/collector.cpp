@@ -39,6 +39,14 @@ void add_service(FamilySet& set, const ServiceStats& service) {
     set.add(Family::sessions, {{"outcome", outcome_names[index]}}, service.sessions[index]);
   set.add(Family::locked_host_bytes, {}, service.locked_host_bytes);
   set.add(Family::budget_bytes, {{"pool", "locked_host"}}, service.locked_host_budget_bytes);
+  if (service.pressure) {
+    const GovernorFigures& pressure = *service.pressure;
+    set.add(Family::pressure_level, {}, static_cast<std::uint64_t>(pressure.level));
+    set.add(Family::pressure_room, {}, pressure.room_bytes);
+    set.add(Family::pressure_excess, {}, pressure.excess_bytes);
+    set.add(Family::budget_changes, {{"direction", "down"}}, pressure.falls);
+    set.add(Family::budget_changes, {{"direction", "up"}}, pressure.rises);
+  }
   add_checkpoints(set, service.checkpoints);
 }
 

@@ -10,6 +10,7 @@
 #include "dataplane/base/failure.hpp"
 #include "dataplane/pager/dataplane_thread.hpp"
 #include "service/config/config.hpp"
+#include "service/control/governor.hpp"
 #include "service/control/usage_feed.hpp"
 
 namespace penstock {
@@ -22,6 +23,7 @@ struct DeviceSetup {
   std::uint64_t headroom_bytes = 0;
   std::uint64_t frames_max = 0;              // Descriptors that frames may use: each holds one.
   std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.
+  std::optional<HostFrames> host_frames{};   // Of host memory.
 };
 
 // Of `descriptors`, those that frames may use.

@@ -55,6 +55,14 @@ Outcome<DeviceSetup> start_host_device(const Config& config, HeadroomSource& hea
   setup.id = setup.kind = "host";
   setup.headroom_bytes = config.host.headroom_bytes.value_or(0);
   setup.frames_max = descriptors_for_frames(descriptors);
+  setup.host_frames =
+      HostFrames{.frame_bytes =
+                     [device, each = frames.frame_bytes] {
+                       const HostFrameStats all = device->owner().stats();
+                       return (all.alive + all.ready + all.in_the_making + all.dying) * each;
+                     },
+                 .set_making_ahead = [device](bool allowed) { device->owner().set_making_ahead(allowed); },
+                 .ahead_bytes = frames.ready_pool_frames * frames.frame_bytes};
   return start_device(config, std::move(setup),
                       {.owner = std::shared_ptr<FrameOwner>(device, &device->owner()),
                        .writer = std::shared_ptr<FrameWriter>(device, &device->writer())});

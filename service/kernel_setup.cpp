@@ -30,7 +30,8 @@ std::string remedy_of(KernelProbes& opened, const std::vector<ProbeReport>& repo
 
 }  // namespace
 
-Outcome<std::unique_ptr<KernelWatch>> start_kernel_watch(const Config& config, std::uint64_t descriptors) {
+Outcome<std::unique_ptr<KernelWatch>> start_kernel_watch(const Config& config, std::uint64_t descriptors,
+                                                         const EventFd& alarm) {
   const bool wanted = config.ebpf != ProbeMode::off;
   const bool affordable = descriptors >= descriptors_min;
   std::unique_ptr<KernelProbes> opened =
@@ -56,7 +57,8 @@ Outcome<std::unique_ptr<KernelWatch>> start_kernel_watch(const Config& config, s
     for (const std::string& warning : warnings) spdlog::warn("{}", warning);
     if (!remedy.empty()) spdlog::warn("to have the page cache traced: {}", remedy);
   }
-  return std::make_unique<KernelWatch>(std::move(opened), KernelWatch::Options{.remedy = remedy});
+  return std::make_unique<KernelWatch>(
+      std::move(opened), KernelWatch::Options{.remedy = remedy, .alarm = [&alarm] { alarm.signal(); }});
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,7 @@ class Daemon {
 
  private:
   Outcome<void> start_devices(std::uint64_t descriptors);
+  void start_governor();
   void wait_for_signal();
   void log_warnings();
   void reload();
@@ -78,12 +80,14 @@ class Daemon {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer stop_timer_, warnings_timer_;
   std::unique_ptr<CgroupHeadroom> headroom_;
+  std::optional<EventFd> alarm_;  // Raised by the watch, which may hang and be left behind.
   std::unique_ptr<KernelWatch> kernel_;
   std::unique_ptr<Metrics> metrics_;
   std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<UsageFeed> usage_;  // Feeds the service.
+  std::unique_ptr<UsageFeed> usage_;    // Feeds the service.
+  std::unique_ptr<Governor> governor_;  // Acts on it.
   int exit_code_ = exit_clean;
 };
 
@@ -100,7 +104,10 @@ Outcome<void> Daemon::start() {
   headroom_ = std::move(*headroom);
   log_warnings();
 
-  auto kernel = start_kernel_watch(config_, open_files);
+  auto alarm = EventFd::create();
+  if (!alarm) return fail(FailureKind::fd_limit, "no descriptor for the alarm", "raise LimitNOFILE=");
+  alarm_ = std::move(*alarm);
+  auto kernel = start_kernel_watch(config_, open_files, *alarm_);
   if (!kernel) return tl::unexpected(kernel.error());
   kernel_ = std::move(*kernel);
 
@@ -114,6 +121,7 @@ Outcome<void> Daemon::start() {
   auto devices = start_devices(open_files);
   if (!devices) return devices;
   service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
+  start_governor();
 
   auto socket = make_socket(config_);
   if (!socket) return tl::unexpected(socket.error());
@@ -163,6 +171,21 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
   return {};
 }
 
+void Daemon::start_governor() {
+  Governor::Options options;
+  options.policy.buffers_max_bytes = service_->state().host_buffers->budget_bytes();
+  std::optional<HostFrames> memory;
+  for (const DeviceSetup& device : devices_) {
+    if (!device.host_frames) continue;
+    memory = device.host_frames;
+    options.policy.frames_max_bytes = device.limits.capacity_bytes;
+    options.policy.ahead_bytes = device.host_frames->ahead_bytes;
+  }
+  governor_ = std::make_unique<Governor>(context_, service_->state(), *headroom_, *alarm_, std::move(memory),
+                                         options);
+  governor_->start();
+}
+
 int Daemon::run() {
   ::sd_notifyf(0, "READY=1\nSTATUS=serving %s", config_.service.socket.c_str());
   spdlog::info("ready: penstockd {} serves {}", project_version, config_.service.socket);
@@ -170,6 +193,7 @@ int Daemon::run() {
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
   metrics_.reset();
+  governor_.reset();
   usage_.reset();
   service_.reset();
   devices_.clear();

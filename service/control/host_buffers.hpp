@@ -37,7 +37,9 @@ class HostBuffers {
   Outcome<void> free(SessionId session, std::uint64_t buffer);
 
   std::uint64_t bytes() const { return budget_.used_bytes(); }
-  std::uint64_t budget_bytes() const { return budget_.budget_bytes(); }
+  // What pressure leaves of the budget.
+  void set_allowed(std::uint64_t bytes) { budget_.set_allowed(bytes); }
+  std::uint64_t budget_bytes() const { return budget_.allowed_bytes(); }
   std::uint64_t bytes_of(SessionId session) const { return budget_.session_bytes(session); }
 
  private:

@@ -84,8 +84,18 @@ void add_client_cgroup(Json& client, const ClientCgroupFigures& figures) {
   client["cgroup"] = std::move(json);
 }
 
-Json pressure_json(const KernelStats* stats) {
-  Json json{{"level", nullptr}};  // Nobody decides it yet.
+Json pressure_json(const KernelStats* stats, const std::optional<GovernorFigures>& governor) {
+  Json json{{"level", nullptr}};
+  if (governor) {
+    json["level"] = pressure_level_names[static_cast<std::size_t>(governor->level)];
+    json["room_bytes"] = governor->room_bytes;
+    json["low_bytes"] = governor->low_bytes;
+    json["high_bytes"] = governor->high_bytes;
+    json["host_budget_bytes"] = governor->frames_bytes;
+    json["excess_bytes"] = governor->excess_bytes;
+    json["falls"] = governor->falls;
+    json["rises"] = governor->rises;
+  }
   if (stats == nullptr) return json;
   for (std::size_t scope = 0; scope < stats->pressure.size(); ++scope) {
     const PressureFigures& figures = stats->pressure[scope];

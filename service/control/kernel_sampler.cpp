@@ -51,13 +51,17 @@ void KernelSampler::open_cgroups() {
     by_trigger_[static_cast<std::size_t>(scope)] = edge.armed();
     edges.push_back(std::move(edge));
   }
-  PressureWatch::Told told{
-      .hint = [this](const Hint& hint) { ++hints_[static_cast<std::size_t>(hint.kind)]; },
-      .pressure =
-          [this](std::size_t edge) {
-            ++events_[static_cast<std::size_t>(watched_[edge])];
-            if (options_.hurry) options_.hurry();
-          }};
+  PressureWatch::Told told{.hint =
+                               [this](const Hint& hint) {
+                                 ++hints_[static_cast<std::size_t>(hint.kind)];
+                                 if (options_.alarm) options_.alarm();
+                               },
+                           .pressure =
+                               [this](std::size_t edge) {
+                                 ++events_[static_cast<std::size_t>(watched_[edge])];
+                                 if (options_.hurry) options_.hurry();
+                                 if (options_.alarm) options_.alarm();
+                               }};
   Result<std::unique_ptr<PressureWatch>> watch =
       PressureWatch::start(*probes_, std::move(edges), std::move(told));
   if (watch) {

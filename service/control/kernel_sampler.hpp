@@ -32,6 +32,8 @@ class KernelSampler {
     std::string remedy;      // KernelStats::remedy.
     // A bound of pressure was passed: on another thread, and it may not block.
     std::function<void()> hurry;
+    // As hurry, and also with each hint of the probes.
+    std::function<void()> alarm;
   };
   KernelSampler(std::unique_ptr<ProbeSet> probes, Options options);
   KernelSampler(const KernelSampler&) = delete;

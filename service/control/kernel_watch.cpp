@@ -35,7 +35,8 @@ struct KernelWatch::Shared {
   // All of these are guarded by the mutex, which is held for copies of them only.
   std::map<std::string, Wanted> wanted;
   std::map<std::uint32_t, Client> clients;
-  bool look = false;  // Before the period is over.
+  bool look = false;     // Before the period is over,
+  bool hurried = false;  // because of pressure.
   bool stopping = false;
   bool ended = false;
   std::string handling;  // What the thread is at.
@@ -44,7 +45,7 @@ struct KernelWatch::Shared {
 
   void hurry() {
     const std::lock_guard lock(mutex);
-    look = true;
+    look = hurried = true;
     wake.notify_one();
   }
   void set_handling(std::string what) {
@@ -78,7 +79,8 @@ void follow_wanted(KernelSampler& sampler, std::map<std::string, Wanted>& follow
 
 KernelWatch::KernelWatch(std::unique_ptr<ProbeSet> probes, const Options& options)
     : shared_(std::make_shared<Shared>(options)) {
-  KernelSampler::Options of_sampler{.root = options.root, .remedy = options.remedy, .hurry = {}};
+  KernelSampler::Options of_sampler{
+      .root = options.root, .remedy = options.remedy, .hurry = {}, .alarm = options.alarm};
   // The sampler ends with the thread, which holds the shared state.
   of_sampler.hurry = [shared = shared_.get()] { shared->hurry(); };
   auto sampler = std::make_unique<KernelSampler>(std::move(probes), std::move(of_sampler));
@@ -100,6 +102,7 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
   std::unique_lock lock(shared->mutex);
   while (!shared->stopping) {
     shared->look = false;
+    const bool hurried = std::exchange(shared->hurried, false);
     const std::map<std::string, Wanted> wanted = shared->wanted;
     const std::map<std::uint32_t, Client> clients = shared->clients;
     lock.unlock();
@@ -116,6 +119,7 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
                                          std::max(shared->options.period, shared->options.period_max));
     lock.lock();
     shared->latest = std::move(stats);
+    if (hurried && shared->options.alarm) shared->options.alarm();
     shared->warnings.insert(shared->warnings.end(), warnings.begin(), warnings.end());
     shared->wake.wait_for(lock, pause, [&] { return shared->stopping || shared->look; });
   }

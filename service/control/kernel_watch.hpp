@@ -27,6 +27,9 @@ class KernelWatch {
     // A snapshot takes at most this share of a core, up to a period of `period_max`.
     int idle_for_each_busy = 20;
     Nanoseconds period_max = std::chrono::seconds(5);
+    // Pressure, a hint, or a snapshot that was taken early because of them. On other threads; may neither block nor
+    // allocate.
+    std::function<void()> alarm;
     Nanoseconds age_max = std::chrono::seconds(30);  // An older snapshot is none: the thread hangs.
   };
   KernelWatch(std::unique_ptr<ProbeSet> probes, const Options& options);

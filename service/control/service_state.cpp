@@ -35,6 +35,7 @@ ServiceStats ServiceState::stats() const {
   figures.sessions = sessions_ended;
   figures.locked_host_bytes = host_buffers ? host_buffers->bytes() : 0;
   figures.locked_host_budget_bytes = host_buffers ? host_buffers->budget_bytes() : 0;
+  figures.pressure = pressure;
   const std::shared_ptr<const KernelStats> seen = kernel_stats();
   for (const auto& [id, checkpoint] : checkpoints.entries()) {
     std::uint64_t resident = 0;

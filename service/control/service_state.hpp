@@ -45,6 +45,7 @@ struct ServiceState {
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.
   std::map<SessionId, std::shared_ptr<Session>> sessions;
+  std::optional<GovernorFigures> pressure;  // By Governor.
   KernelWatch* kernel = nullptr;  // Outlives the service. Null: nothing of the kernel's side is known.
   ReaderReport reader;
   std::string metrics_address;  // Where /metrics really is; empty when off.

@@ -142,7 +142,7 @@ Json status_json(const ServiceState& service, const std::function<bool(const Che
               {"clients", std::move(clients)},
               {"reader", {{"backend", service.reader.backend}, {"reason", service.reader.reason}}},
               {"metrics", {{"address", service.metrics_address}}},
-              {"pressure", pressure_json(kernel.get())},
+              {"pressure", pressure_json(kernel.get(), service.pressure)},
               {"parses", service.checkpoints.parses()},
               {"closing", service.closing}};
   if (service.host_buffers) {

@@ -12,6 +12,7 @@
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/failure.hpp"
+#include "service/policy/pressure.hpp"
 
 namespace penstock {
 
@@ -73,11 +74,22 @@ struct CheckpointFigures {
   std::uint64_t bytes = 0;
 };
 
+// What the governor saw and decided last.
+struct GovernorFigures {
+  PressureLevel level = PressureLevel::calm;
+  std::uint64_t room_bytes = 0;  // Below the tightest limit.
+  std::uint64_t low_bytes = 0, high_bytes = 0;
+  std::uint64_t frames_bytes = 0;      // What pages in host memory may use.
+  std::uint64_t excess_bytes = 0;      // Missing, and in the hands of clients.
+  std::uint64_t falls = 0, rises = 0;  // Of that budget.
+};
+
 struct ServiceStats {
   std::uint64_t clients = 0;
   std::array<std::uint64_t, session_outcomes> sessions{};  // By SessionOutcome.
   std::uint64_t locked_host_bytes = 0;
   std::uint64_t locked_host_budget_bytes = 0;
+  std::optional<GovernorFigures> pressure;     // Nothing before the governor's first look.
   std::vector<CheckpointFigures> checkpoints;  // A place that is not measured is left out.
 };
 

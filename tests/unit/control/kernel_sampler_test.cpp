@@ -61,7 +61,7 @@ TEST_F(KernelSamplerTest, WithoutCgroupsAndPressureThereAreNoFigures) {
     EXPECT_FALSE(figures.pressure);
     EXPECT_FALSE(figures.events);
   }
-  const nlohmann::json json = pressure_json(&stats);
+  const nlohmann::json json = pressure_json(&stats, std::nullopt);
   EXPECT_TRUE(json.at("level").is_null());
   EXPECT_FALSE(json.contains("machine") || json.contains("cgroup") || json.contains("oom_kills") ||
                json.contains("reclaim"));
@@ -83,7 +83,7 @@ TEST_F(KernelSamplerTest, ReadsThePressureOfTheMachineTheServiceAndTheTightestAn
   tree_.write("sys/fs/cgroup/a/memory.pressure", both_lines());
   tree_.write("sys/fs/cgroup/a/b/memory.pressure", some_10_s);
   const KernelStats stats = sampler_->sample(start);
-  const nlohmann::json json = pressure_json(&stats);
+  const nlohmann::json json = pressure_json(&stats, GovernorFigures{.level = PressureLevel::some});
   EXPECT_EQ(json.at("machine").at("some").at("seconds"), 10.0);
   EXPECT_EQ(json.at("machine").at("some").at("percent_of_10_seconds"), 1.5);
   EXPECT_EQ(json.at("service").at("some").at("seconds"), 10.0);

@@ -51,6 +51,8 @@ TEST(Collector, ShowsTheServicesFigures) {
   service.locked_host_budget_bytes = 12345678901;
   service.checkpoints = {{.id = "0123456789ab", .place = CheckpointPlace::device, .bytes = 7},
                          {.id = "0123456789ab", .place = CheckpointPlace::page_cache, .bytes = 8}};
+  service.pressure = GovernorFigures{
+      .level = PressureLevel::full, .room_bytes = 9, .excess_bytes = 10, .falls = 11, .rises = 12};
   const StrictPage page = page_of({.version = "1",
                                    .service = [&] { return std::optional(service); },
                                    .reader_backend = [] { return std::optional<std::string>("pread"); },
@@ -65,6 +67,11 @@ TEST(Collector, ShowsTheServicesFigures) {
   EXPECT_EQ(page.value("penstock_reader_info{backend=\"pread\"}"), 1);
   EXPECT_EQ(page.value("penstock_collector_success{collector=\"service\"}"), 1);
   EXPECT_FALSE(page.has("penstock_probe_level"));
+  EXPECT_EQ(page.value("penstock_pressure_level"), 2);
+  EXPECT_EQ(page.value("penstock_pressure_room_bytes"), 9);
+  EXPECT_EQ(page.value("penstock_pressure_excess_bytes"), 10);
+  EXPECT_EQ(page.value("penstock_budget_changes_total{direction=\"down\"}"), 11);
+  EXPECT_EQ(page.value("penstock_budget_changes_total{direction=\"up\"}"), 12);
 }
 
 TEST(Collector, BoundsTheLabelsOfCheckpoints) {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/governor.hpp"
+
+#include <algorithm>
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include "dataplane/base/units.hpp"
+#include "service/control/session.hpp"
+
+namespace penstock {
+namespace {
+
+StallTotals totals_of(const PressureFigures& figures) {
+  StallTotals totals;
+  if (!figures.pressure) return totals;
+  if (figures.pressure->some) totals.some = figures.pressure->some->total;
+  if (figures.pressure->full) totals.full = figures.pressure->full->total;
+  return totals;
+}
+
+const PressureFigures& figures_of(const KernelStats& stats, PressureScope scope) {
+  return stats.pressure[static_cast<std::size_t>(scope)];
+}
+
+wire::PressureLevel wire_level(PressureLevel level) {
+  switch (level) {
+    case PressureLevel::calm: return wire::PressureLevel::calm;
+    case PressureLevel::some: return wire::PressureLevel::some;
+    case PressureLevel::full: return wire::PressureLevel::full;
+  }
+  return wire::PressureLevel::calm;
+}
+
+std::optional<std::size_t> host_position(const ServiceState& state) {
+  for (std::size_t i = 0; i < state.devices.size(); ++i) {
+    if (state.devices[i]->description().kind == "host") return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Governor::Governor(boost::asio::io_context& context, ServiceState& state, HeadroomSource& headroom,
+                   const EventFd& alarm, std::optional<HostFrames> host, const Options& options)
+    : state_(state),
+      headroom_(headroom),
+      alarm_(alarm),
+      host_(std::move(host)),
+      position_(host_ ? host_position(state) : std::nullopt),
+      options_(options),
+      policy_(options.policy),
+      spare_page_cache_(state.opener,
+                        [&state](const Checkpoint& checkpoint, std::uint64_t bytes) {
+                          state.decide("drop_page_cache", checkpoint.id, bytes, "resident on a device", {});
+                        }),
+      timer_(context),
+      wake_(context, ::fcntl(alarm.fd(), F_DUPFD_CLOEXEC, 0)) {}
+
+Governor::~Governor() = default;
+
+void Governor::start() {
+  await_alarm();
+  look_and_arm();
+}
+
+void Governor::await_alarm() {
+  wake_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                   [this](const boost::system::error_code& error) {
+                     if (error) return;
+                     alarm_.consume();
+                     look_and_arm();
+                     await_alarm();
+                   });
+}
+
+void Governor::look_and_arm() {
+  if (state_.closing) return;
+  timer_.expires_at(std::chrono::steady_clock::time_point(look(monotonic_now())));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) look_and_arm();
+  });
+}
+
+Nanoseconds Governor::look(Nanoseconds now) {
+  const PressureLevel before = policy_.answer().level;
+  const PressureSample seen = sample(now);
+  const PressureAnswer& answer = policy_.step(seen);
+  act(answer);
+  tell(seen, answer, before);
+  const std::uint64_t left = seen.room_bytes - std::min(seen.room_bytes, answer.low_bytes);
+  const Nanoseconds until_low(static_cast<std::int64_t>(static_cast<double>(left) * 1e9 /
+                                                        static_cast<double>(options_.taken_a_second_most)));
+  return now + std::clamp(until_low, options_.period_least, options_.period);
+}
+
+PressureSample Governor::sample(Nanoseconds now) const {
+  PressureSample seen{.at = now};
+  // Before the room: frames that go in between are counted twice rather than not at all.
+  if (position_) {
+    const PagerStats& stats = state_.devices[*position_]->stats();
+    seen.frame_bytes = host_->frame_bytes();
+    seen.kept_bytes = stats.pinned_bytes.load() + stats.stuck_bytes.load() +
+                      state_.admissions[*position_]->figures().booked_work_bytes;
+  }
+  seen.room_bytes = headroom_.headroom_bytes();
+  seen.limit_bytes = headroom_.limit_bytes();
+  if (state_.host_buffers) seen.buffer_bytes = state_.host_buffers->bytes();
+  if (const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats()) {
+    // The limit's cgroup holds the service's, and so all that its tasks waited.
+    const PressureFigures& service = figures_of(*kernel, PressureScope::service);
+    const PressureFigures& limit = figures_of(*kernel, PressureScope::limit);
+    seen.own = totals_of(limit.pressure ? limit : service);
+    seen.machine = totals_of(figures_of(*kernel, PressureScope::machine));
+    seen.bounds_passed = service.events.value_or(0) + limit.events.value_or(0);
+  }
+  return seen;
+}
+
+// What gives back comes first.
+void Governor::act(const PressureAnswer& answer) {
+  if (position_) {
+    host_->set_making_ahead(answer.make_ahead);
+    const bool whole = answer.frames_bytes == options_.policy.frames_max_bytes;
+    state_.admissions[*position_]->set_allowed(whole ? UINT64_MAX : answer.frames_bytes);
+  }
+  if (state_.host_buffers) state_.host_buffers->set_allowed(answer.buffers_bytes);
+}
+
+void Governor::tell(const PressureSample& sample, const PressureAnswer& answer, PressureLevel before) {
+  state_.pressure = GovernorFigures{.level = answer.level,
+                                    .room_bytes = sample.room_bytes,
+                                    .low_bytes = answer.low_bytes,
+                                    .high_bytes = answer.high_bytes,
+                                    .frames_bytes = answer.frames_bytes,
+                                    .excess_bytes = answer.excess_bytes,
+                                    .falls = state_.pressure ? state_.pressure->falls : 0,
+                                    .rises = state_.pressure ? state_.pressure->rises : 0};
+  const bool changed = answer.level != before;
+  if (answer.reason == PressureReason::recovered) ++state_.pressure->rises;
+  if (answer.reason == PressureReason::room || answer.reason == PressureReason::stall)
+    ++state_.pressure->falls;
+  const auto note = [&](std::string_view kind, std::string_view reason) {
+    state_.decide(kind, "host", answer.frames_bytes, reason,
+                  {{"room_bytes", sample.room_bytes},
+                   {"low_bytes", answer.low_bytes},
+                   {"high_bytes", answer.high_bytes},
+                   {"frame_bytes", sample.frame_bytes},
+                   {"kept_bytes", sample.kept_bytes},
+                   {"buffer_bytes", sample.buffer_bytes},
+                   {"excess_bytes", answer.excess_bytes}});
+  };
+  if (answer.reason != PressureReason::none)
+    note("budget", pressure_reason_names[static_cast<std::size_t>(answer.reason)]);
+  if (changed) {
+    const std::string_view name = pressure_level_names[static_cast<std::size_t>(answer.level)];
+    note("pressure", name);
+    spdlog::info("memory pressure: {}, {} left below the tightest limit, pages may use {}", name,
+                 format_bytes(sample.room_bytes), format_bytes(answer.frames_bytes));
+  }
+  tell_clients(sample.at, answer, changed);
+  if (!answer.drop_page_cache) return;
+  const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats();
+  spare_page_cache_.drop(sample.at, state_.tables, [&](const Checkpoint& checkpoint) {
+    const PageCacheFigures* const cache = kernel ? kernel->find(checkpoint.id) : nullptr;
+    return cache != nullptr && cache->resident_bytes().value_or(0) > 0;
+  });
+}
+
+// Each hears of its share, by what it holds.
+void Governor::tell_clients(Nanoseconds now, const PressureAnswer& answer, bool changed) {
+  const bool remind = answer.excess_bytes > 0 && now >= remind_at_;
+  if (!changed && !remind) return;
+  remind_at_ = now + options_.remind;
+  const auto held_by = [this](const Session& session) {
+    return session.pinned_bytes() + (state_.host_buffers ? state_.host_buffers->bytes_of(session.id()) : 0);
+  };
+  std::uint64_t held = 0;
+  for (const auto& [id, session] : state_.sessions) held += held_by(*session);
+  for (const auto& [id, session] : state_.sessions) {
+    const double share = held > 0 ? static_cast<double>(held_by(*session)) / static_cast<double>(held) : 0.0;
+    const double excess = static_cast<double>(std::min(answer.excess_bytes, held)) * share;
+    session->announce(wire::Pressure{.level = wire_level(answer.level),
+                                     .device = std::nullopt,
+                                     .excess_bytes = static_cast<std::uint64_t>(excess)});
+  }
+}
+
+}  // namespace penstock
