@@ -84,7 +84,7 @@ void Governor::look_and_arm() {
 }
 
 Nanoseconds Governor::look(Nanoseconds now) {
-  const PressureLevel before = policy_.answer().level;
+  const PressureAnswer before = policy_.answer();
   const PressureSample seen = sample(now);
   const PressureAnswer& answer = policy_.step(seen);
   act(answer);
@@ -128,7 +128,8 @@ void Governor::act(const PressureAnswer& answer) {
   if (state_.host_buffers) state_.host_buffers->set_allowed(answer.buffers_bytes);
 }
 
-void Governor::tell(const PressureSample& sample, const PressureAnswer& answer, PressureLevel before) {
+void Governor::tell(const PressureSample& sample, const PressureAnswer& answer,
+                    const PressureAnswer& before) {
   state_.pressure = GovernorFigures{.level = answer.level,
                                     .room_bytes = sample.room_bytes,
                                     .low_bytes = answer.low_bytes,
@@ -137,13 +138,14 @@ void Governor::tell(const PressureSample& sample, const PressureAnswer& answer, 
                                     .excess_bytes = answer.excess_bytes,
                                     .falls = state_.pressure ? state_.pressure->falls : 0,
                                     .rises = state_.pressure ? state_.pressure->rises : 0};
-  const bool changed = answer.level != before;
+  const bool changed = answer.level != before.level;
   if (answer.reason == PressureReason::recovered) ++state_.pressure->rises;
   if (answer.reason == PressureReason::room || answer.reason == PressureReason::stall)
     ++state_.pressure->falls;
-  const auto note = [&](std::string_view kind, std::string_view reason) {
-    state_.decide(kind, "host", answer.frames_bytes, reason,
-                  {{"room_bytes", sample.room_bytes},
+  const auto note = [&](std::string_view kind, std::uint64_t bytes, std::string_view reason) {
+    state_.decide(kind, "host", bytes, reason,
+                  {{"budget_bytes", answer.frames_bytes},
+                   {"room_bytes", sample.room_bytes},
                    {"low_bytes", answer.low_bytes},
                    {"high_bytes", answer.high_bytes},
                    {"frame_bytes", sample.frame_bytes},
@@ -151,11 +153,13 @@ void Governor::tell(const PressureSample& sample, const PressureAnswer& answer, 
                    {"buffer_bytes", sample.buffer_bytes},
                    {"excess_bytes", answer.excess_bytes}});
   };
-  if (answer.reason != PressureReason::none)
-    note("budget", pressure_reason_names[static_cast<std::size_t>(answer.reason)]);
+  if (answer.reason != PressureReason::none) {
+    const auto [less, more] = std::minmax(answer.frames_bytes, before.frames_bytes);
+    note("budget", more - less, pressure_reason_names[static_cast<std::size_t>(answer.reason)]);
+  }
   if (changed) {
     const std::string_view name = pressure_level_names[static_cast<std::size_t>(answer.level)];
-    note("pressure", name);
+    note("pressure", answer.excess_bytes, name);
     spdlog::info("memory pressure: {}, {} left below the tightest limit, pages may use {}", name,
                  format_bytes(sample.room_bytes), format_bytes(answer.frames_bytes));
   }

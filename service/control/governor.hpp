@@ -53,7 +53,7 @@ class Governor {
  private:
   PressureSample sample(Nanoseconds now) const;
   void act(const PressureAnswer& answer);
-  void tell(const PressureSample& sample, const PressureAnswer& answer, PressureLevel before);
+  void tell(const PressureSample& sample, const PressureAnswer& answer, const PressureAnswer& before);
   void tell_clients(Nanoseconds now, const PressureAnswer& answer, bool changed);
   void look_and_arm();
   void await_alarm();

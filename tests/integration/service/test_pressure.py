@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service in a limited cgroup, full of pages, and a neighbour there that takes memory as fast as it gets it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+import daemon
+import wire
+from limited_cgroup import LimitedCgroup
+
+MIB = daemon.MIB
+LIMIT = 1024 * MIB  # The governor's lines: 128 and 192 MiB.
+CAPACITY = 640 * MIB
+TENSOR = 16 * MIB
+LEFT = 400 * MIB  # By the neighbour, to the service and the kernel's own needs.
+RATE = 1 << 30  # Bytes a second.
+PRESSURE = 0x82
+CALM, SOME, FULL = range(3)
+
+
+class Listener:
+    """A client that only hears of pressure."""
+
+    def __init__(self, running: daemon.Daemon) -> None:
+        self.link = running.connect()
+        assert wire.hello(self.link, events=True).type == wire.HELLO_REPLY
+        self.levels: list[int] = []
+
+    def hear(self) -> list[int]:
+        """All levels so far."""
+        while select.select([self.link], [], [], 0)[0]:
+            message = wire.receive(self.link)
+            if message.type == PRESSURE:
+                self.levels.append(struct.unpack_from("<IIQ", message.body)[0])
+        return self.levels
+
+
+class Trace:
+    """What status says of memory, as JSON lines, and the budget's way from the log of decisions."""
+
+    def __init__(self, running: daemon.Daemon) -> None:
+        self.running, self.start = running, time.monotonic()
+        self.shown: dict[str, Any] = {}
+
+    def look(self) -> dict[str, Any]:
+        status = self.running.ask("status")
+        device, pressure = status["devices"][0], status["pressure"]
+        one = {"level": pressure["level"], "budget_mib": device["budget_bytes"] // MIB,
+               "used_mib": device["used_bytes"] // MIB, "room_mib": pressure["room_bytes"] // MIB,
+               "falls": pressure["falls"], "rises": pressure["rises"]}
+        if any(one[key] != self.shown.get(key) for key in ("level", "budget_mib")):
+            print(json.dumps({"seconds": round(time.monotonic() - self.start, 2), **one}), file=sys.stderr)
+            self.shown = one
+        return one
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Of the budget, oldest first."""
+        found = [one for one in self.running.ask("explain", "host")["decisions"] if one["kind"] == "budget"]
+        for one in found:
+            print(json.dumps({"time": one["time"], "reason": one["reason"], "changed_mib": one["bytes"] // MIB,
+                              "times": one["repeated"],
+                              **{name.replace("_bytes", "_mib"): value // MIB for name, value in one["inputs"].items()}}),
+                  file=sys.stderr)
+        return found
+
+
+def write_model(path: Path) -> None:
+    """More tensors than the device holds, with their checksums; no block on the disk."""
+    tensors = 2 * CAPACITY // TENSOR
+    daemon.write_sparse_checkpoint(path, tensors, TENSOR)
+    digest = hashlib.sha256(bytes(TENSOR)).hexdigest()
+    sums = "".join(f"{digest}  t{index}\n" for index in range(tensors))
+    path.with_name(path.name + ".sha256").write_text(sums, encoding="utf-8")
+
+
+def take(cgroup: LimitedCgroup, size: int) -> subprocess.Popen[str]:
+    program = str(Path(__file__).with_name("take_memory.py"))
+    return subprocess.Popen([*cgroup.enter(), sys.executable, program, str(size), str(RATE)], text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, whose memory is not all the service's")
+class ANeighbourThatTakesMemory(unittest.TestCase):
+    def setUp(self) -> None:
+        made = LimitedCgroup.make(LIMIT)
+        if isinstance(made, str):
+            self.skipTest(made)
+        self.cgroup = self.enterContext(made) if hasattr(self, "enterContext") else made.__enter__()
+        if not hasattr(self, "enterContext"):
+            self.addCleanup(made.__exit__)
+
+    def verify(self, running: daemon.Daemon, model: Path) -> subprocess.Popen[str]:
+        """A client that pins, compares and unpins until its input ends."""
+        return subprocess.Popen([daemon.VERIFY, "--socket", running.socket, "--rounds", "0", model], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def test_gets_it_without_a_kill_and_the_service_recovers_without_swinging(self) -> None:
+        with daemon.Daemon(capacity=f"{CAPACITY // MIB}MiB", words=self.cgroup.enter()) as running:
+            model = running.folder / "model.safetensors"
+            write_model(model)
+            listener, trace = Listener(running), Trace(running)
+            client = self.verify(running, model)
+            full = CAPACITY // MIB - 8
+            self.assertTrue(daemon.wait_until(lambda: running.device()["used_bytes"] // MIB >= full))
+            before = trace.look()
+            self.assertEqual(("calm", 0), (before["level"], before["falls"]))
+
+            taker = take(self.cgroup, LIMIT - LEFT)
+            assert taker.stdout and taker.stdin and client.stdin
+            seconds = taker.stdout.readline()
+            print(json.dumps({"taken_mib": (LIMIT - LEFT) // MIB, "seconds": float(seconds or "nan")}), file=sys.stderr)
+            self.assertTrue(seconds, "the neighbour was killed")
+            squeezed = trace.look()
+            self.assertGreater(squeezed["falls"], 0)
+            self.assertLess(squeezed["budget_mib"], LEFT // MIB)
+            taker.stdin.close()
+            self.assertEqual(0, taker.wait())
+            taker.stdout.close()
+
+            self.assertTrue(daemon.wait_until(lambda: trace.look()["budget_mib"] >= full, 30))
+            self.assertTrue(daemon.wait_until(lambda: trace.look()["level"] == "calm"))
+            out, _ = client.communicate("")
+            print(out.strip(), file=sys.stderr)
+            self.assertEqual(0, client.returncode)
+            self.assertEqual(0, json.loads(out)["different"])
+            self.assertEqual(0, self.cgroup.kills())
+            # Down, then up: no fall after a rise.
+            reasons = [one["reason"] for one in trace.changes()]
+            self.assertEqual(reasons, sorted(reasons, key=("room", "recovered").index))
+            levels = listener.hear()
+            self.assertIn(SOME, levels)
+            self.assertEqual(CALM, levels[-1])
+            listener.link.close()
+            self.assertEqual(0, running.stop())
