@@ -26,26 +26,32 @@ DeviceLink::DeviceLink(boost::asio::io_context& context, Description description
       stats_(stats),
       ready_(context, ::fcntl(news.fd(), F_DUPFD_CLOEXEC, 0)),
       retry_(context) {
+  spares_.reserve(spares_max);
+  for (std::size_t i = 0; i < spares_max; ++i) {
+    const auto made = waiting_.emplace(RequestId{0}, nullptr).first;
+    spares_.push_back(waiting_.extract(made));
+  }
   wait();
 }
 
 DeviceLink::~DeviceLink() = default;
 
 void DeviceLink::wait_for(RequestId request, Answer answer) {
-  if (spare_.empty()) {
+  if (spares_.empty()) {
     waiting_.emplace(request, std::move(answer));
     return;
   }
-  spare_.key() = request;
-  spare_.mapped() = std::move(answer);
-  waiting_.insert(std::move(spare_));
+  spares_.back().key() = request;
+  spares_.back().mapped() = std::move(answer);
+  waiting_.insert(std::move(spares_.back()));
+  spares_.pop_back();
 }
 
 DeviceLink::Answer DeviceLink::take(RequestId request) {
   Waiting::node_type node = waiting_.extract(request);
   if (node.empty()) return {};
   Answer answer = std::exchange(node.mapped(), nullptr);
-  spare_ = std::move(node);
+  if (spares_.size() < spares_max) spares_.push_back(std::move(node));
   return answer;
 }
 

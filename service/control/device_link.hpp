@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -78,8 +79,8 @@ class DeviceLink {
   std::deque<PagerMail> backlog_;
   using Waiting = std::map<RequestId, Answer>;
   Waiting waiting_;
-  Waiting::node_type
-      spare_;  // Of one that was answered, for the next: no allocation while one is under way at a time.
+  static constexpr std::size_t spares_max = 16;
+  std::vector<Waiting::node_type> spares_;  // For requests to come, so that they need no allocation.
   std::vector<PagerNews> batch_;
   std::uint64_t last_request_ = 0;
   bool stopped_ = false;
