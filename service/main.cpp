@@ -24,6 +24,7 @@
 #include "dataplane/base/version.hpp"
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
+#include "service/control/watchdog.hpp"
 #include "service/gpu_setup.hpp"
 #include "service/gpu_usage.hpp"
 #include "service/host_setup.hpp"
@@ -33,6 +34,7 @@
 #include "service/log.hpp"
 #include "service/metrics_setup.hpp"
 #include "service/options.hpp"
+#include "service/self_protection.hpp"
 
 namespace penstock {
 namespace {
@@ -69,6 +71,7 @@ class Daemon {
  private:
   Outcome<void> start_devices(std::uint64_t descriptors);
   void start_governor();
+  void start_watchdog();
   void wait_for_signal();
   void log_warnings();
   void reload();
@@ -86,7 +89,8 @@ class Daemon {
   std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<UsageFeed> usage_;    // Feeds the service.
+  std::unique_ptr<UsageFeed> usage_;  // Feeds the service.
+  std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<Governor> governor_;  // Acts on it.
   int exit_code_ = exit_clean;
 };
@@ -128,6 +132,9 @@ Outcome<void> Daemon::start() {
   socket_ = std::make_unique<ServiceSocket>(std::move(*socket));
   if (!socket_->warning().empty()) spdlog::warn("{}", socket_->warning());
   service_->serve(*socket_);
+  // All threads and libraries are there now.
+  protect_from_pressure();
+  start_watchdog();
   metrics_->set_ready(true);
   return {};
 }
@@ -186,6 +193,16 @@ void Daemon::start_governor() {
   governor_->start();
 }
 
+void Daemon::start_watchdog() {
+  std::uint64_t microseconds = 0;
+  // It stays in the environment: WATCHDOG_PID says that this process alone is asked.
+  if (::sd_watchdog_enabled(0, &microseconds) <= 0) return;
+  watchdog_ = std::make_unique<Watchdog>(
+      context_, service_->state(), std::chrono::microseconds(static_cast<std::int64_t>(microseconds) / 4),
+      [] { ::sd_notify(0, "WATCHDOG=1"); });
+  watchdog_->start();
+}
+
 int Daemon::run() {
   ::sd_notifyf(0, "READY=1\nSTATUS=serving %s", config_.service.socket.c_str());
   spdlog::info("ready: penstockd {} serves {}", project_version, config_.service.socket);
@@ -193,6 +210,7 @@ int Daemon::run() {
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
   metrics_.reset();
+  watchdog_.reset();
   governor_.reset();
   usage_.reset();
   service_.reset();

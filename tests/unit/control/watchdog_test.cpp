@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watchdog over a device whose thread the test plays.
+#include "service/control/watchdog.hpp"
+
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "dataplane/base/check.hpp"
+#include "dataplane/base/units.hpp"
+#include "service/control/service.hpp"
+
+namespace penstock {
+namespace {
+
+template <class Message>
+std::unique_ptr<Mailbox<Message>> open_mailbox() {
+  auto mailbox = Mailbox<Message>::create(64);
+  CHECK(mailbox);
+  return *std::move(mailbox);
+}
+
+class WatchdogTest : public ::testing::Test {
+ protected:
+  WatchdogTest() {
+    service.add_device({.description = {.id = "host",
+                                        .kind = "host",
+                                        .limits = {.frame_bytes = mib, .capacity_bytes = 16 * mib}},
+                        .mail = mail.get(),
+                        .news = news.get(),
+                        .stats = &stats});
+    watchdog.emplace(context, service.state(), std::chrono::milliseconds(1), [this] { ++alive; });
+  }
+  // The device's thread has its turn.
+  void answer() {
+    std::vector<PagerMail> batch;
+    mail->drain(batch);
+    for (const PagerMail& one : batch) {
+      const auto* question = std::get_if<mail::ScrubTable>(&one);
+      if (question == nullptr) continue;
+      EXPECT_FALSE(question->any_table);
+      EXPECT_EQ(raw(question->table), 0u);
+      CHECK(news->try_push(RequestDone{.request = question->request, .result = TicketResult::failed}));
+    }
+  }
+  void run_for(Nanoseconds span) {
+    context.restart();
+    context.run_for(span);
+  }
+
+  boost::asio::io_context context{1};
+  Config config;
+  std::unique_ptr<Mailbox<PagerMail>> mail = open_mailbox<PagerMail>();
+  std::unique_ptr<Mailbox<PagerNews>> news = open_mailbox<PagerNews>();
+  PagerStats stats;
+  Service service{context, config};
+  int alive = 0;
+  std::optional<Watchdog> watchdog;
+};
+
+TEST_F(WatchdogTest, SaysAliveWhileTheDevicesThreadAnswersAndFallsSilentWhenItStops) {
+  watchdog->start();
+  EXPECT_EQ(alive, 1);
+  for (int i = 0; i < 1000 && alive < 4; ++i) {
+    answer();
+    run_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(alive, 4);
+  run_for(std::chrono::milliseconds(3));  // Whatever it had answered before is heard.
+  const int before = alive;
+  run_for(std::chrono::milliseconds(50));
+  EXPECT_LE(alive, before + 1);
+  for (int i = 0; i < 1000 && alive < before + 3; ++i) {
+    answer();
+    run_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(alive, before + 3);
+}
+
+}  // namespace
+}  // namespace penstock
