@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import select
 import socket
 import struct
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import daemon
+import test_probes
 import wire
 from limited_cgroup import LimitedCgroup
 
@@ -143,3 +145,32 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
             self.assertEqual(CALM, levels[-1])
             listener.link.close()
             self.assertEqual(0, running.stop())
+
+    def test_has_the_page_cache_of_resident_pages_dropped(self) -> None:
+        with daemon.Daemon(capacity="128MiB", words=self.cgroup.enter()) as running:
+            model = running.folder / "model.safetensors"
+            if not test_probes.on_a_disk(running.folder):
+                self.skipTest("requires a folder for temporary files that is on a disk")
+            data = daemon.write_checkpoint(model, tensors=8, tensor_bytes=8 * MIB)
+            model.with_name(model.name + ".sha256").write_text("".join(
+                f"{hashlib.sha256(data[at * 8 * MIB:(at + 1) * 8 * MIB]).hexdigest()}  t{at}\n" for at in range(8)),
+                encoding="utf-8")
+            os.sync()
+            model.read_bytes()
+            # Pinned: they stay resident, whatever the neighbour takes.
+            holder = subprocess.Popen([daemon.VERIFY, "--socket", running.socket, "--hold", model], text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert holder.stdout and holder.stdin
+            self.assertEqual("holding\n", holder.stdout.readline())
+            self.assertGreaterEqual(test_probes.mincore_bytes(model), 64 * MIB)
+            taker = take(self.cgroup, LIMIT - 200 * MIB)
+            assert taker.stdout and taker.stdin
+            self.assertTrue(taker.stdout.readline(), "the neighbour was killed")
+            # What is no whole page of the file stays.
+            self.assertTrue(daemon.wait_until(lambda: test_probes.mincore_bytes(model) < MIB))
+            kinds = {one["kind"] for one in running.ask("explain")["decisions"]}
+            self.assertIn("drop_page_cache", kinds)
+            taker.communicate("")
+            holder.communicate("")
+            self.assertEqual((0, 0), (taker.returncode, holder.returncode))
+            self.assertEqual(0, self.cgroup.kills())
