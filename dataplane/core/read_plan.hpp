@@ -41,6 +41,7 @@ struct PlannedRead {
   bool into_frame = false;         // True: bytes land at frame_offset; false: into a slot, then `copies`.
   std::uint64_t frame_offset = 0;
   std::uint32_t first_copy = 0, copy_count = 0;  // Into ReadPlan::copies.
+  bool in_tier_page = false;  // All its needed bytes lie in one tier page; see cut_at_tier_pages.
 };
 
 struct ReadPlan {
@@ -53,5 +54,10 @@ struct ReadPlan {
 // `file_bytes[f]` bounds file f. REQUIRES: plan is empty.
 void plan_page(const PageLayout& layout, std::uint32_t index, std::span<const std::uint64_t> file_bytes,
                const ReadLimits& limits, bool frame_is_addressable, ReadPlan& plan);
+
+// Cuts the reads through slots where a tier page (tier_book.hpp) ends, so that each lies in one. One whose conversion goes on
+// over that end stays whole, and out of the tier. REQUIRES: tier_page_bytes is a multiple of all direct granules, and at
+// least a slot.
+void cut_at_tier_pages(const PageLayout& layout, std::uint64_t tier_page_bytes, ReadPlan& plan);
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every promise of read_plan.hpp over thousands of seeded layouts.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,23 @@ LayoutPiece random_piece(Random& random, std::uint64_t at, std::span<const std::
   return piece;
 }
 
+// A plan that was cut where tier pages end keeps the promises too, and each read lies in one tier page, or says not.
+void check_cut(const PageLayout& layout, std::uint32_t index, std::span<const std::uint64_t> file_bytes,
+               const ReadLimits& limits, ReadPlan plan, std::uint64_t seed) {
+  const std::uint64_t granule = std::max<std::uint64_t>(limits.offset_granule, limits.memory_granule);
+  const std::uint64_t tier_page = round_up(limits.slot_bytes, granule) + granule;
+  cut_at_tier_pages(layout, tier_page, plan);
+  ASSERT_EQ(broken_promise(layout, index, file_bytes, limits, false, plan), "")
+      << "seed " << seed << " page " << index << " in tier pages of " << tier_page;
+  for (const PlannedRead& read : plan.reads) {
+    const std::uint64_t last = read.extent.offset + read.needed_bytes - 1;
+    const bool crosses = read.extent.offset / tier_page != last / tier_page;
+    ASSERT_EQ(read.in_tier_page, !crosses) << "seed " << seed;
+    const auto converts = [&](const LayoutPiece& piece) { return piece.stored != piece.wanted; };
+    ASSERT_TRUE(!crosses || std::ranges::any_of(layout.pieces(), converts)) << "seed " << seed;
+  }
+}
+
 void check_all_pages(const PageLayout& layout, std::span<const std::uint64_t> file_bytes, Random& random,
                      std::uint64_t seed) {
   ReadPlan plan;
@@ -83,6 +101,7 @@ void check_all_pages(const PageLayout& layout, std::span<const std::uint64_t> fi
           << "seed " << seed << " page " << index << " granules " << limits.offset_granule << " and "
           << limits.memory_granule << " slot " << limits.slot_bytes << " read " << limits.read_bytes_max
           << (addressable ? " into frames" : " through slots");
+      if (!addressable) check_cut(layout, index, file_bytes, limits, plan, seed);
     }
   }
 }

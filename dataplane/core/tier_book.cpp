@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataplane/core/tier_book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/base/check.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr double uses_max = 8;  // More say nothing about the future, and would take as long to forget.
+// Of a page that a GPU holds: a copy of it is needed only once that GPU has evicted it, or by another GPU.
+constexpr double resident_share = 0.25;
+
+}  // namespace
+
+TierFile TierBook::open(std::uint64_t bytes) {
+  const TierFile file{++last_file_};
+  files_.emplace(file, File{.bytes = std::max<std::uint64_t>(bytes, 1), .clock = clock_, .pages = {}});
+  return file;
+}
+
+void TierBook::forget(TierFile file) {
+  const auto found = files_.find(file);
+  if (found == files_.end()) return;
+  while (!found->second.pages.empty()) {
+    const TierFrame frame = found->second.pages.begin()->second;
+    lose(frame, TierLoss::forgotten);
+    leave(frame);
+  }
+  files_.erase(found);
+}
+
+void TierBook::resident(TierFile file, std::int64_t bytes) {
+  const auto found = files_.find(file);
+  if (found != files_.end()) found->second.resident_bytes += bytes;
+}
+
+double TierBook::value(TierFile file) const {
+  const File& entry = files_.at(file);
+  const double bytes = static_cast<double>(entry.bytes);
+  const double uses = std::clamp(static_cast<double>(entry.asked_bytes) / bytes, 1.0, uses_max);
+  const double resident = std::clamp(static_cast<double>(entry.resident_bytes) / bytes, 0.0, 1.0);
+  return entry.clock + uses * (1 - (1 - resident_share) * resident);
+}
+
+TierBook::Answer TierBook::ask(TierPage page) {
+  const auto file = files_.find(page.file);
+  if (file == files_.end()) return {};
+  const auto known = file->second.pages.find(page.index);
+  if (known == file->second.pages.end()) return find_room(page, file->second);
+  Frame& frame = at(known->second);
+  if (frame.state == State::awaited || frame.state == State::filling) return {Way::wait, known->second};
+  const bool empty = frame.state == State::empty;
+  if (empty) frame.state = State::filling;
+  ++frame.pins;
+  return {empty ? Way::fill : Way::held, known->second};
+}
+
+// A new frame while the budget has one, else that of a page which is worth less: it is filled again as it is, since nobody
+// copies from it and only writers of the service have it mapped.
+TierBook::Answer TierBook::find_room(TierPage page, File& file) {
+  file.clock = clock_;
+  if (figures_.frames < figures_.budget_frames) {
+    const TierFrame made = new_frame();
+    at(made) = {.page = page, .state = State::awaited};
+    file.pages.emplace(page.index, made);
+    return {Way::create, made};
+  }
+  const std::optional<TierFrame> taken = victim(page.file);
+  if (!taken) return {};
+  clock_ = std::max(clock_, value(at(*taken).page.file));
+  lose(*taken, TierLoss::replaced);
+  Frame& frame = at(*taken);
+  frame.page = page;
+  frame.state = State::filling;
+  frame.pins = 1;
+  file.pages.emplace(page.index, *taken);
+  return {Way::fill, *taken};
+}
+
+// The last unpinned page of the file that is worth least, and less than the challenger.
+std::optional<TierFrame> TierBook::victim(std::optional<TierFile> challenger) {
+  std::optional<TierFrame> least;
+  double worth = challenger ? value(*challenger) : 0;
+  for (const auto& [id, file] : files_) {
+    if (id == challenger || file.pages.empty()) continue;
+    const double here = value(id);
+    if ((challenger || least) && here >= worth) continue;
+    for (auto page = file.pages.rbegin(); page != file.pages.rend(); ++page) {
+      const Frame& frame = at(page->second);
+      if (frame.pins > 0 || (frame.state != State::valid && frame.state != State::empty)) continue;
+      least = page->second;
+      worth = here;
+      break;
+    }
+  }
+  return least;
+}
+
+TierFrame TierBook::new_frame() {
+  ++figures_.frames;
+  if (unused_.empty()) {
+    frames_.emplace_back();
+    return TierFrame{static_cast<std::uint32_t>(frames_.size() - 1)};
+  }
+  const TierFrame frame = unused_.back();
+  unused_.pop_back();
+  return frame;
+}
+
+// Its page is no longer found.
+void TierBook::lose(TierFrame frame, TierLoss why) {
+  Frame& entry = at(frame);
+  files_.at(entry.page.file).pages.erase(entry.page.index);
+  if (entry.state != State::valid) return;
+  --figures_.valid_frames;
+  ++figures_.evictions;
+  lost_.push_back({.page = entry.page, .why = why});
+}
+
+void TierBook::leave(TierFrame frame) {
+  Frame& entry = at(frame);
+  // One that is not made yet leaves when it is.
+  const bool is_there = entry.state != State::awaited;
+  entry.state = State::leaving;
+  ++figures_.leaving_frames;
+  if (!is_there) ++entry.pins;  // Until made() or refused().
+  for (TierUser user = 0; user < tier_users_max; ++user) {
+    if ((entry.holders >> user & 1u) != 0) calls_[user].push_back(frame);
+  }
+  leave_if_free(frame);
+}
+
+void TierBook::leave_if_free(TierFrame frame) {
+  Frame& entry = at(frame);
+  if (entry.state != State::leaving || entry.pins > 0 || entry.holders != 0) return;
+  entry = {};
+  --figures_.leaving_frames;
+  --figures_.frames;
+  unused_.push_back(frame);
+  gone_.push_back(frame);
+}
+
+void TierBook::shrink() {
+  while (figures_.frames - figures_.leaving_frames > figures_.budget_frames) {
+    const std::optional<TierFrame> frame = victim(std::nullopt);
+    if (!frame) return;
+    lose(*frame, TierLoss::budget);
+    leave(*frame);
+  }
+}
+
+void TierBook::served(TierFile file, std::uint64_t bytes, Served how) {
+  const bool hit = how == Served::hit;
+  ++(hit ? figures_.hits : figures_.misses);
+  (hit ? figures_.hit_bytes : figures_.miss_bytes) += bytes;
+  if (how == Served::pass) {
+    const std::uint64_t tier_bytes = std::max<std::uint64_t>(figures_.budget_frames, 1) * page_bytes_;
+    clock_ += static_cast<double>(bytes) / static_cast<double>(tier_bytes);
+  }
+  const auto found = files_.find(file);
+  if (found == files_.end()) return;
+  found->second.asked_bytes += bytes;
+  found->second.clock = clock_;
+}
+
+void TierBook::filled(TierFrame frame, bool ok) {
+  Frame& entry = at(frame);
+  CHECK(entry.pins > 0 && (entry.state == State::filling || entry.state == State::leaving));
+  --entry.pins;
+  if (entry.state == State::filling && ok) {
+    entry.state = State::valid;
+    ++figures_.valid_frames;
+  } else if (entry.state == State::filling) {
+    lose(frame, TierLoss::forgotten);
+    leave(frame);
+  }
+  leave_if_free(frame);
+  shrink();
+}
+
+void TierBook::unpin(TierFrame frame) {
+  CHECK(at(frame).pins > 0);
+  --at(frame).pins;
+  leave_if_free(frame);
+  shrink();
+}
+
+void TierBook::hold(TierFrame frame, TierUser user) { at(frame).holders |= 1u << user; }
+
+void TierBook::let_go(TierFrame frame, TierUser user) {
+  at(frame).holders &= ~(1u << user);
+  leave_if_free(frame);
+}
+
+void TierBook::made(TierFrame frame) {
+  Frame& entry = at(frame);
+  if (entry.state == State::awaited) {
+    entry.state = State::empty;
+  } else {
+    --entry.pins;
+    leave_if_free(frame);
+  }
+  shrink();
+}
+
+void TierBook::refused(TierFrame frame) {
+  if (at(frame).state == State::awaited) {
+    lose(frame, TierLoss::forgotten);
+    leave(frame);
+  }
+  --at(frame).pins;
+  leave_if_free(frame);
+}
+
+void TierBook::set_budget(std::uint64_t frames) {
+  figures_.budget_frames = frames;
+  shrink();
+}
+
+std::vector<TierFrame> TierBook::take_gone() { return std::exchange(gone_, {}); }
+std::vector<TierFrame> TierBook::take_calls(TierUser user) { return std::exchange(calls_[user], {}); }
+std::vector<TierBook::Lost> TierBook::take_lost() { return std::exchange(lost_, {}); }
+
+std::uint64_t TierBook::held_frames(TierFile file) const {
+  const auto found = files_.find(file);
+  if (found == files_.end()) return 0;
+  return static_cast<std::uint64_t>(std::ranges::count_if(found->second.pages, [this](const auto& page) {
+    return frames_[static_cast<std::size_t>(page.second)].state == State::valid;
+  }));
+}
+
+void TierBook::verify() const {
+  std::uint64_t frames = 0, valid = 0, leaving = 0, evictable = 0;
+  for (std::size_t index = 0; index < frames_.size(); ++index) {
+    const Frame& frame = frames_[index];
+    if (frame.state == State::unused) continue;
+    ++frames;
+    valid += frame.state == State::valid;
+    if (frame.state == State::leaving) {
+      ++leaving;
+      CHECK(frame.pins > 0 || frame.holders != 0);
+      continue;
+    }
+    const auto file = files_.find(frame.page.file);
+    CHECK(file != files_.end() && file->second.pages.at(frame.page.index) == TierFrame(index));
+    CHECK((frame.state == State::filling) <= (frame.pins > 0));
+    evictable += frame.pins == 0 && frame.state != State::awaited;
+  }
+  std::uint64_t found = 0;
+  for (const auto& [id, file] : files_) found += file.pages.size();
+  CHECK(found == frames - leaving);
+  CHECK(frames == figures_.frames && valid == figures_.valid_frames && leaving == figures_.leaving_frames);
+  CHECK(frames - leaving <= figures_.budget_frames || evictable == 0);
+}
+
+}  // namespace penstock
