@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strong integer ids. An id is never reused while the process lives, except FrameId and SlotId, which name
-// places in fixed pools.
+// Strong integer ids. An id is never reused while the process lives, except FrameId, SlotId and
+// SourceId, which name places in pools.
 #pragma once
 
 #include <compare>
@@ -13,11 +13,12 @@ enum class SessionId : std::uint32_t {};  // One connected client.
 enum class TableId : std::uint32_t {};    // One page table on one device.
 enum class TableNumber : std::uint32_t {
 };  // What one session calls a table that it opened: one number an opening.
-enum class FrameId : std::uint32_t {};  // Physical memory behind a page; meaning belongs to one FrameOwner.
-enum class SlotId : std::uint16_t {};   // One unit of the pinned staging ring.
-enum class FileId : std::uint32_t {};   // An open checkpoint file inside one FileReader.
-enum class Ticket : std::uint64_t {};   // A request inside the core; the pager shell numbers them.
-enum class FenceId : std::uint64_t {};  // Increases; a reached fence implies all earlier ones.
+enum class FrameId : std::uint32_t {};   // Physical memory behind a page; meaning belongs to one FrameOwner.
+enum class SlotId : std::uint16_t {};    // One unit of the pinned staging ring.
+enum class SourceId : std::uint32_t {};  // Memory that a FrameWriter copies from; 0 is the staging ring.
+enum class FileId : std::uint32_t {};    // An open checkpoint file inside one FileReader.
+enum class Ticket : std::uint64_t {};    // A request inside the core; the pager shell numbers them.
+enum class FenceId : std::uint64_t {};   // Increases; a reached fence implies all earlier ones.
 enum class Generation : std::uint64_t {};  // Which physical incarnation of a page; 0 = never resident.
 
 inline constexpr SlotId no_slot{0xffff};

@@ -110,10 +110,23 @@ class FrameWriter {
     return {};
   }
 
+  // More memory that copies may come from: `memory` is a shared mapping of `fd`; both stay until the fence of drop_source.
+  // Errc::exhausted: no descriptor is left, nothing was added.
+  virtual Result<> add_source(SourceId source, std::span<std::byte> memory, int fd) {
+    static_cast<void>(source), static_cast<void>(memory), static_cast<void>(fd);
+    return {};
+  }
+  // REQUIRES: added, and no fence is pending on a copy from it. At the fence this writer maps it no more. After a loss of
+  // the writer that fence may never be reached: nobody maps it then.
+  virtual FenceId drop_source(SourceId source) {
+    static_cast<void>(source);
+    return {};
+  }
+
   virtual Result<> attach(FrameId frame) = 0;
   virtual void detach(FrameId frame) = 0;  // REQUIRES: no fence pending on the frame.
-  // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached, and lies in the staging memory if
-  // use_staging was called. Errc::busy when the queue is full.
+  // Queues a copy of a slot's bytes; `source` stays valid until the fence is reached, and lies in the staging memory
+  // or in a source if use_staging was called. Errc::busy when the queue is full.
   virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                const CopyConversion& conversion) = 0;
   // Whole frame to whole frame (make private). REQUIRES: both attached.

@@ -23,6 +23,10 @@ class GpuFiller final : public HostedFiller {
   Result<> use_staging(std::span<std::byte> memory, int fd) override {
     return writer_->use_staging(memory, fd);
   }
+  Result<FenceId> add_source(SourceId source, std::span<std::byte> memory, int fd) override {
+    return writer_->add_source(source, memory, fd);
+  }
+  Result<FenceId> drop_source(SourceId source) override { return writer_->drop_source(source); }
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override { return writer_->take_map_failure(fence); }
   Result<FenceId> unmap(FrameId frame) override;

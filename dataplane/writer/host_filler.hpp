@@ -15,6 +15,8 @@ class HostFiller final : public HostedFiller {
   HostFiller() = default;
 
   Result<> use_staging(std::span<std::byte>, int) override { return {}; }
+  Result<FenceId> add_source(SourceId, std::span<std::byte>, int) override { return next_fence(); }
+  Result<FenceId> drop_source(SourceId) override { return next_fence(); }
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;

@@ -18,19 +18,21 @@
 
 namespace penstock {
 
-inline constexpr std::uint16_t writer_protocol_version = 1;
+inline constexpr std::uint16_t writer_protocol_version = 2;
 inline constexpr int writer_socket_number = 3;  // The writer's end, when it starts.
 
 enum class WriterOp : std::uint8_t {
-  stage,       // bytes = size of the staging memory; descriptor. Before the first copy.
-  map,         // frame, bytes; descriptor. `fresh`: to be zeroed and filled; else only read from.
-  unmap,       // frame; nothing else of it is pending.
-  copy,        // frame, offset; source_offset and bytes of the staging memory; conversion.
-  copy_frame,  // frame <- from, whole.
-  checksum,    // frame, whole.
+  stage,        // bytes = size of the staging memory; descriptor. Before the first copy.
+  add_source,   // source, bytes; descriptor. Memory that is copied from, as the staging memory is.
+  drop_source,  // source; no copy from it is pending.
+  map,          // frame, bytes; descriptor. `fresh`: to be zeroed and filled; else only read from.
+  unmap,        // frame; nothing else of it is pending.
+  copy,         // frame, offset; source_offset and bytes of source, 0 being the staging memory; conversion.
+  copy_frame,   // frame <- from, whole.
+  checksum,     // frame, whole.
   ping,
 };
-inline constexpr std::uint8_t writer_op_count = 7;
+inline constexpr std::uint8_t writer_op_count = 9;
 
 struct WriterCommand {
   WriterOp op = WriterOp::ping;
@@ -44,10 +46,14 @@ struct WriterCommand {
   std::uint64_t offset = 0;
   std::uint64_t source_offset = 0;
   std::uint64_t bytes = 0;
+  SourceId source{};
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(WriterCommand) == 48 && std::is_trivially_copyable_v<WriterCommand>);
+static_assert(sizeof(WriterCommand) == 56 && std::is_trivially_copyable_v<WriterCommand>);
 
-constexpr bool brings_descriptor(WriterOp op) { return op == WriterOp::stage || op == WriterOp::map; }
+constexpr bool brings_descriptor(WriterOp op) {
+  return op == WriterOp::stage || op == WriterOp::add_source || op == WriterOp::map;
+}
 
 enum class WriterAnswerKind : std::uint8_t {
   ready,       // Once, first: the device can be used. version; value as in pong.

@@ -120,16 +120,16 @@ Result<FenceId> RemoteFiller::unmap(FrameId frame) {
 Result<FenceId> RemoteFiller::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                    const CopyConversion& conversion) {
   TRY(refuse_when_full());
-  const std::byte* const start = staging_.memory.data();
-  CHECK(source.data() >= start && source.data() + source.size() <= start + staging_.memory.size());
+  const Place place = TRY(place_of(source));
   return queue({.op = WriterOp::copy,
                 .stored = conversion.stored,
                 .wanted = conversion.wanted,
                 .scale = conversion.scale,
                 .frame = frame,
                 .offset = offset,
-                .source_offset = static_cast<std::uint64_t>(source.data() - start),
-                .bytes = source.size()});
+                .source_offset = place.offset,
+                .bytes = source.size(),
+                .source = place.source});
 }
 
 Result<FenceId> RemoteFiller::copy_frame(FrameId to, FrameId from) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +52,10 @@ class RemoteFiller final : public FrameFiller {
   ~RemoteFiller() override;
   // Of all: Errc::exhausted, from map and use_staging, when no descriptor is left here. `memory` is only compared with.
   Result<> use_staging(std::span<std::byte> memory, int fd) override;
+  // `fd` is borrowed until drop_source: a writer that is started later is told of the source when it is first copied from.
+  Result<FenceId> add_source(SourceId source, std::span<std::byte> memory, int fd) override;
+  // Fence 0 when no writer has it.
+  Result<FenceId> drop_source(SourceId source) override;
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;
@@ -79,6 +84,17 @@ class RemoteFiller final : public FrameFiller {
     UniqueFd file;
   };
 
+  struct Source {
+    SourceId id{};
+    std::uint64_t bytes = 0;
+    int fd = -1;
+    std::uint64_t told_to = 0;  // Incarnation.
+  };
+  struct Place {
+    SourceId source{};
+    std::uint64_t offset = 0;
+  };
+
   RemoteFiller(WriterProgram program, const RemoteFillerOptions& options, UniqueFd events, UniqueFd timer,
                EventFd wake);
   Result<> watch(int fd, std::uint32_t what, int operation) const;
@@ -87,6 +103,8 @@ class RemoteFiller final : public FrameFiller {
   Result<> refuse_when_full() const;
   Result<FenceId> queue(WriterCommand command, UniqueFd descriptor = {});
   void send_stage();
+  Result<FenceId> tell(Source& source);
+  Result<Place> place_of(std::span<const std::byte> source);
   bool send_some();
   void want_writable(bool wanted);
 
@@ -107,6 +125,7 @@ class RemoteFiller final : public FrameFiller {
   const UniqueFd timer_;
   const EventFd wake_;
   StagingMemory staging_;
+  std::map<const std::byte*, Source> sources_;  // By their beginnings.
 
   std::optional<WriterProcess> process_;  // Started and not reaped.
   WriterChannel channel_;

@@ -34,6 +34,11 @@ class RemoteFrameWriter final : public FrameWriter {
   Result<> use_staging(std::span<std::byte> memory, int fd) override {
     return filler_->use_staging(memory, fd);
   }
+  Result<> add_source(SourceId source, std::span<std::byte> memory, int fd) override {
+    TRY(filler_->add_source(source, memory, fd));
+    return {};
+  }
+  FenceId drop_source(SourceId source) override { return filler_->drop_source(source).value_or(FenceId{}); }
   void flush() override { filler_->flush(); }
   Result<FenceId> reached() override { return filler_->reached(); }
   int event_fd() const override { return filler_->event_fd(); }

@@ -103,10 +103,16 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
     }
     case WriterOp::copy:
       return filler_.copy(command.frame, command.offset,
-                          staging_.bytes().subspan(command.source_offset, command.bytes),
+                          source_of(command).subspan(command.source_offset, command.bytes),
                           {.stored = command.stored, .wanted = command.wanted, .scale = command.scale});
     case WriterOp::copy_frame: return filler_.copy_frame(command.frame, command.from);
     case WriterOp::checksum: return filler_.checksum(command.frame);
+    case WriterOp::add_source: return start_source(command, descriptor);
+    case WriterOp::drop_source: {
+      const FenceId fence = TRY(filler_.drop_source(command.source));
+      sources_.erase(command.source);
+      return fence;
+    }
     case WriterOp::stage:
     case WriterOp::ping: break;
   }
@@ -134,6 +140,7 @@ Result<FenceId> WriterLoop::start_map(const WriterCommand& command, UniqueFd& de
 
 Result<> WriterLoop::check(const WriterCommand& command) const {
   if (!in_flight_.empty() && command.fence <= in_flight_.back().theirs) return wrong("order of fences");
+  if (command.op == WriterOp::add_source || command.op == WriterOp::drop_source) return check_source(command);
   const auto frame = frames_.find(command.frame);
   if (command.op == WriterOp::map) {
     if (frame != frames_.end() || command.bytes == 0) return wrong("map");
@@ -154,7 +161,7 @@ Result<> WriterLoop::check(const WriterCommand& command) const {
 
 Result<> WriterLoop::check_copy(const WriterCommand& command) const {
   const MappedFrame& frame = frames_.at(command.frame);
-  const std::uint64_t staged = staging_.size();
+  const std::uint64_t staged = source_of(command).size();
   if (command.bytes > staged || command.source_offset > staged - command.bytes)
     return wrong("source of a copy");
   std::uint64_t bytes = command.bytes;
@@ -167,6 +174,30 @@ Result<> WriterLoop::check_copy(const WriterCommand& command) const {
   }
   if (!frame.writable || bytes > frame.bytes || command.offset > frame.bytes - bytes) return wrong("copy");
   return {};
+}
+
+Result<> WriterLoop::check_source(const WriterCommand& command) const {
+  const bool adds = command.op == WriterOp::add_source;
+  if (command.source == SourceId{} || sources_.contains(command.source) == adds) return wrong("source");
+  if (adds && command.bytes == 0) return wrong("source");
+  return {};
+}
+
+// Empty when it is not known.
+std::span<const std::byte> WriterLoop::source_of(const WriterCommand& command) const {
+  if (command.source == SourceId{}) return staging_.bytes();
+  const auto source = sources_.find(command.source);
+  return source == sources_.end() ? std::span<const std::byte>() : source->second.bytes();
+}
+
+Result<FenceId> WriterLoop::start_source(const WriterCommand& command, const UniqueFd& descriptor) {
+  if (TRY(size_of(descriptor.get())) < command.bytes) return wrong("source");
+  // Drivers page-lock only what may be written.
+  Mapping memory =
+      TRY(Mapping::shared(descriptor.get(), command.bytes, Access::read_write, 0, huge_page_bytes));
+  const FenceId fence = TRY(filler_.add_source(command.source, memory.bytes(), descriptor.get()));
+  sources_.emplace(command.source, std::move(memory));
+  return fence;
 }
 
 Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descriptor) {

@@ -47,6 +47,9 @@ class WriterLoop {
   Result<FenceId> start_map(const WriterCommand& command, UniqueFd& descriptor);
   Result<> check(const WriterCommand& command) const;
   Result<> check_copy(const WriterCommand& command) const;
+  Result<> check_source(const WriterCommand& command) const;
+  Result<FenceId> start_source(const WriterCommand& command, const UniqueFd& descriptor);
+  std::span<const std::byte> source_of(const WriterCommand& command) const;
   Result<> stage(const WriterCommand& command, const UniqueFd& descriptor);
   void answer_reached(FenceId own);
   Result<> send_answers();
@@ -54,6 +57,7 @@ class WriterLoop {
   WriterChannel channel_;
   HostedFiller& filler_;
   Mapping staging_;
+  std::unordered_map<SourceId, Mapping> sources_;
   std::unordered_map<FrameId, MappedFrame> frames_;
   ReceivedCommands received_;
   std::size_t next_ = 0;  // Of received_.

@@ -211,7 +211,29 @@ Result<FenceId> FaultyDevice::Writer::copy(FrameId frame, std::uint64_t offset,
   if (entry.of_lost_writer) return Error{Errc::device, 0, "frame of a lost writer"};
   state_.newest = entry.last_fence = entry.last_write = TRY(device_.copy(frame, offset, source, conversion));
   ++state_.copies;
+  for (auto& [id, one] : state_.sources) {
+    const std::byte* const end = one.memory.data() + one.memory.size();
+    if (source.data() >= one.memory.data() && source.data() < end) one.last_copy = state_.newest;
+  }
   return state_.newest;
+}
+
+Result<> FaultyDevice::Writer::add_source(SourceId source, std::span<std::byte> memory, int fd) {
+  const Guard guard(state_.mutex);
+  const bool added = state_.sources.emplace(source, State::Source{.memory = memory}).second;
+  CHECK(added);  // F5
+  Result<> done = device_.add_source(source, memory, fd);
+  if (!done) state_.sources.erase(source);
+  return done;
+}
+
+FenceId FaultyDevice::Writer::drop_source(SourceId source) {
+  const Guard guard(state_.mutex);
+  const auto found = state_.sources.find(source);
+  CHECK(found != state_.sources.end());                                 // F5
+  CHECK(state_.writer_lost || found->second.last_copy <= state_.told);  // F5
+  state_.sources.erase(found);
+  return device_.drop_source(source);
 }
 
 Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {

@@ -6,12 +6,14 @@
 //     those of what fills it.
 //  F3 Copies go into attached frames that are not published read-only, inside the frame. copy_frame: both attached.
 //  F4 A frame is published with one access for its whole life, and attached at most once at a time.
+//  F5 A source is added once, and dropped once, when the caller has seen the fences of all copies from it.
 //
 // The seam's functions are called from one thread, as always. Faults may be set from any thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -79,6 +81,11 @@ class FaultyDevice {
     mutable std::mutex mutex;
     std::unordered_map<std::uint32_t, FrameState> frames;
     std::uint64_t copies = 0;
+    struct Source {
+      std::span<const std::byte> memory;
+      FenceId last_copy{};
+    };
+    std::map<SourceId, Source> sources;
     FenceId newest{};  // The newest fence that copy() has returned.
     FenceId told{};    // The newest fence that reached() has returned.
     bool writer_lost = false;
@@ -127,6 +134,8 @@ class FaultyDevice {
   class Writer final : public FrameWriter {
    public:
     Writer(State& state, FrameWriter& device) : state_(state), device_(device), wake_(device.event_fd()) {}
+    Result<> add_source(SourceId source, std::span<std::byte> memory, int fd) override;
+    FenceId drop_source(SourceId source) override;
     Result<> attach(FrameId frame) override;
     void detach(FrameId frame) override;
     Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,

@@ -32,6 +32,8 @@ class ScriptedFiller final : public FrameFiller {
   int fills() const { return fills_; }
 
   Result<> use_staging(std::span<std::byte>, int) override { return {}; }
+  Result<FenceId> add_source(SourceId, std::span<std::byte>, int) override { return queue(); }
+  Result<FenceId> drop_source(SourceId) override { return queue(); }
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;

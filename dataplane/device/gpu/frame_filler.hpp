@@ -31,6 +31,10 @@ class FrameFiller {
   // Where the sources of copies lie; `memory` is a shared mapping of `fd` and outlives the filler. Once.
   virtual Result<> use_staging(std::span<std::byte> memory, int fd) = 0;
 
+  // More memory for sources, as FrameWriter's. Both have a fence.
+  virtual Result<FenceId> add_source(SourceId source, std::span<std::byte> memory, int fd) = 0;
+  virtual Result<FenceId> drop_source(SourceId source) = 0;
+
   // `fd` is the caller's and is used until this returns. At the fence the frame is mapped, and zero if it is to be filled.
   virtual Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) = 0;
   // After the fence of a map: its error, once, if it failed. Then the frame may only be unmapped.

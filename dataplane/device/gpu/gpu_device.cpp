@@ -34,6 +34,13 @@ class Writer final : public FrameWriter {
   Result<> use_staging(std::span<std::byte> memory, int fd) override {
     return state_.filler().use_staging(memory, fd);
   }
+  Result<> add_source(SourceId source, std::span<std::byte> memory, int fd) override {
+    TRY(state_.filler().add_source(source, memory, fd));
+    return {};
+  }
+  FenceId drop_source(SourceId source) override {
+    return state_.filler().drop_source(source).value_or(FenceId{});
+  }
   // A frame that was made while an earlier filler lived is zeroed once more by this one, and filled by it.
   Result<> attach(FrameId frame) override {
     TRY(state_.map_now(frame, FrameFiller::Use::fill));

@@ -116,8 +116,8 @@ Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::s
     const std::uint64_t elements = source.size() * 8 / dtype_bits(conversion.stored);
     CHECK(convertible(conversion.stored, conversion.wanted));
     CHECK(elements * dtype_bits(conversion.wanted) / 8 <= room);
-    TRY(can_scatter(source) ? copy_scattered(mapped.at + offset, source, conversion, stream, chunks)
-                            : copy_converted(mapped.at + offset, source, conversion, stream, chunks));
+    TRY(seen_by_kernels(source) ? copy_scattered(mapped.at + offset, source, conversion, stream, chunks)
+                                : copy_converted(mapped.at + offset, source, conversion, stream, chunks));
   } else if (!source.empty()) {
     CHECK(source.size() <= room);
     const DriverCode code = context_->copy_in(mapped.at + offset, source.data(), source.size(), stream);
@@ -127,9 +127,13 @@ Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::s
   return mapped.last;
 }
 
-bool GpuFrameWriter::can_scatter(std::span<const std::byte> source) const {
-  return has_kernels_ && !source.empty() && source.data() >= registered_.data() &&
-         source.data() + source.size() <= registered_.data() + registered_.size();
+std::optional<DeviceAddress> GpuFrameWriter::seen_by_kernels(std::span<const std::byte> source) const {
+  auto found = registered_.upper_bound(source.data());
+  if (!has_kernels_ || source.empty() || found == registered_.begin()) return std::nullopt;
+  const Registered& registered = (--found)->second;
+  const std::byte* const end = registered.memory.data() + registered.memory.size();
+  if (!registered.on_device || source.data() + source.size() > end) return std::nullopt;
+  return *registered.on_device + static_cast<std::uint64_t>(source.data() - registered.memory.data());
 }
 
 // On the device, which reads the staged bytes where they are and writes them to their place. The list of pieces lies in
@@ -137,8 +141,9 @@ bool GpuFrameWriter::can_scatter(std::span<const std::byte> source) const {
 Result<> GpuFrameWriter::copy_scattered(DeviceAddress to, std::span<const std::byte> source,
                                         const CopyConversion& conversion, StreamHandle stream,
                                         std::size_t& chunks) {
-  const auto offset = static_cast<std::uint64_t>(source.data() - registered_.data());
-  const ScatterPiece whole{.source = static_cast<std::uint64_t>(registered_on_device_ + offset),
+  const std::optional<DeviceAddress> seen = seen_by_kernels(source);
+  CHECK(seen);
+  const ScatterPiece whole{.source = static_cast<std::uint64_t>(*seen),
                            .destination = static_cast<std::uint64_t>(to),
                            .elements = source.size() * 8 / dtype_bits(conversion.stored),
                            .scale = conversion.scale,

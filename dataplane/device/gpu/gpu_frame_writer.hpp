@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,6 +44,9 @@ class GpuFrameWriter final : public FrameFiller {
   // Page-locks the memory until the writer's end, so that copies from it need no bounce through the driver's own. Where
   // the driver refuses that, copies are slower and nothing else.
   Result<> use_staging(std::span<std::byte> memory, int fd) override;
+  // As use_staging, for as long as it is a source.
+  Result<FenceId> add_source(SourceId source, std::span<std::byte> memory, int fd) override;
+  Result<FenceId> drop_source(SourceId source) override;
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;
@@ -100,7 +104,15 @@ class GpuFrameWriter final : public FrameFiller {
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
   DriverCode prepare_sum(std::uint64_t bytes);
   DriverCode end_sum_of(FrameId frame);
-  bool can_scatter(std::span<const std::byte> source) const;
+  // Memory that could be page-locked, and where kernels see it; nowhere, if the driver does not say.
+  struct Registered {
+    std::span<std::byte> memory;
+    std::optional<DeviceAddress> on_device;
+  };
+  Result<Registered> register_memory(std::span<std::byte> memory);
+  void unregister(const Registered& registered);
+  // Where kernels see the source, if they may be used.
+  std::optional<DeviceAddress> seen_by_kernels(std::span<const std::byte> source) const;
   // What was queued on the stream so far is behind the fence.
   Result<FenceId> fence_behind(StreamHandle stream, std::size_t chunks = 0);
   FenceId fence_now();
@@ -117,9 +129,8 @@ class GpuFrameWriter final : public FrameFiller {
   // The caller's thread.
   std::unordered_map<std::uint32_t, MappedFrame> frames_;
   std::vector<StreamHandle> streams_;
-  // Of use_staging, if it could be page-locked, and where kernels see it.
-  std::span<std::byte> registered_;
-  DeviceAddress registered_on_device_{};
+  std::map<const std::byte*, Registered> registered_;  // By their beginnings.
+  std::unordered_map<SourceId, const std::byte*> sources_;
   bool has_kernels_ = false;
   std::vector<ScatterPiece> pieces_;  // Scratch.
   std::unordered_map<FenceId, Error> map_failures_;

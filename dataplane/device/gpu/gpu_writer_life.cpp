@@ -80,23 +80,55 @@ void GpuFrameWriter::clean_up() {
     static_cast<void>(insist([&] { return context_->destroy_stream(stream); }));
   }
   if (sum_stream_) static_cast<void>(insist([&] { return context_->destroy_stream(*sum_stream_); }));
-  if (!registered_.empty()) {
-    static_cast<void>(insist([&] { return context_->unregister_host(registered_.data()); }));
-  }
+  for (const auto& [at, registered] : registered_) unregister(registered);
 }
 
 Result<> GpuFrameWriter::use_staging(std::span<std::byte> memory, int) {
   CHECK(registered_.empty());
+  const Registered registered = TRY(register_memory(memory));
+  if (registered.memory.empty()) return {};
+  if (!registered.on_device) has_kernels_ = false;
+  registered_.emplace(memory.data(), registered);
+  return {};
+}
+
+Result<FenceId> GpuFrameWriter::add_source(SourceId source, std::span<std::byte> memory, int) {
+  TRY(ready_to_queue());
+  const Registered registered = TRY(register_memory(memory));
+  if (!registered.memory.empty()) registered_.emplace(memory.data(), registered);
+  const bool added = sources_.emplace(source, memory.data()).second;
+  CHECK(added);
+  return fence_now();
+}
+
+Result<FenceId> GpuFrameWriter::drop_source(SourceId source) {
+  TRY(ready_to_queue());
+  const auto known = sources_.find(source);
+  CHECK(known != sources_.end());
+  if (const auto found = registered_.find(known->second); found != registered_.end()) {
+    unregister(found->second);
+    registered_.erase(found);
+  }
+  sources_.erase(known);
+  return fence_now();
+}
+
+// Empty memory: the driver refused, so that copies from it go through the driver's own.
+Result<GpuFrameWriter::Registered> GpuFrameWriter::register_memory(std::span<std::byte> memory) {
   const DriverCode entered = context_->enter();
   if (!entered.ok()) return lose(entered);
   const DriverCode code = context_->register_host(memory.data(), memory.size());
   if (classify(code) == DriverClass::context_dead || classify(code) == DriverClass::device_dead)
     return lose(code);
-  if (!code.ok()) return {};
-  registered_ = memory;
-  const DriverCode seen = context_->device_address(memory.data(), registered_on_device_);
-  if (!seen.ok()) has_kernels_ = false;
-  return {};
+  if (!code.ok()) return Registered{};
+  Registered registered{.memory = memory, .on_device = {}};
+  DeviceAddress seen{};
+  if (context_->device_address(memory.data(), seen).ok()) registered.on_device = seen;
+  return registered;
+}
+
+void GpuFrameWriter::unregister(const Registered& registered) {
+  static_cast<void>(insist([&] { return context_->unregister_host(registered.memory.data()); }));
 }
 
 Result<DeviceMemoryFigures> GpuFrameWriter::memory_figures() {

@@ -156,6 +156,38 @@ TEST_F(WriterLoopTest, ASourceOutsideTheStagingMemoryEndsTheWriter) {
   expect_end();
 }
 
+TEST_F(WriterLoopTest, CopiesFromMoreMemoryUntilItIsDropped) {
+  const SharedMemory frame(frame_bytes), staging(frame_bytes, std::byte{1}), more(8192, std::byte{7});
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  say({.op = WriterOp::add_source, .fence = FenceId{2}, .bytes = 8192, .source = SourceId{5}},
+      more.file.get());
+  expect_reached(2);
+  say({.op = WriterOp::copy,
+       .frame = FrameId{1},
+       .fence = FenceId{3},
+       .source_offset = 4096,
+       .bytes = 4096,
+       .source = SourceId{5}});
+  expect_reached(3);
+  EXPECT_EQ(frame.memory.bytes()[4095], std::byte{7});
+  say({.op = WriterOp::drop_source, .fence = FenceId{4}, .source = SourceId{5}});
+  expect_reached(4);
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{5}, .bytes = 1, .source = SourceId{5}});
+  expect_end();
+}
+
+TEST_F(WriterLoopTest, ASourceThatIsAddedTwiceEndsTheWriter) {
+  const SharedMemory more(4096);
+  for (const std::uint64_t fence : {1u, 2u}) {
+    say({.op = WriterOp::add_source, .fence = FenceId{fence}, .bytes = 4096, .source = SourceId{1}},
+        more.file.get());
+  }
+  expect_reached(1);
+  expect_end();
+}
+
 TEST_F(WriterLoopTest, AFrameThatIsOnlyReadTakesNoCopies) {
   const SharedMemory frame(frame_bytes), staging(frame_bytes);
   say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
