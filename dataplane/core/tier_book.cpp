@@ -10,6 +10,8 @@ namespace penstock {
 namespace {
 
 constexpr double uses_max = 8;  // More say nothing about the future, and would take as long to forget.
+// Reads that pass by after a frame could not be made, before another is asked for.
+constexpr std::uint64_t passes_after_refusal = 64;
 // Of a page that a GPU holds: a copy of it is needed only once that GPU has evicted it, or by another GPU.
 constexpr double resident_share = 0.25;
 
@@ -30,6 +32,16 @@ void TierBook::forget(TierFile file) {
     leave(frame);
   }
   files_.erase(found);
+}
+
+void TierBook::drop(TierPage page) {
+  const auto file = files_.find(page.file);
+  if (file == files_.end()) return;
+  const auto known = file->second.pages.find(page.index);
+  if (known == file->second.pages.end()) return;
+  const TierFrame frame = known->second;
+  lose(frame, TierLoss::forgotten);
+  leave(frame);
 }
 
 void TierBook::resident(TierFile file, std::int64_t bytes) {
@@ -62,9 +74,10 @@ TierBook::Answer TierBook::ask(TierPage page) {
 // copies from it and only writers of the service have it mapped.
 TierBook::Answer TierBook::find_room(TierPage page, File& file) {
   file.clock = clock_;
-  if (figures_.frames < figures_.budget_frames) {
+  if (figures_.frames < figures_.budget_frames && passes_ >= create_after_) {
     const TierFrame made = new_frame();
     at(made) = {.page = page, .state = State::awaited};
+    ++figures_.awaited_frames;
     file.pages.emplace(page.index, made);
     return {Way::create, made};
   }
@@ -127,15 +140,19 @@ void TierBook::leave(TierFrame frame) {
   entry.state = State::leaving;
   ++figures_.leaving_frames;
   if (!is_there) ++entry.pins;  // Until made() or refused().
-  for (TierUser user = 0; user < tier_users_max; ++user) {
-    if ((entry.holders >> user & 1u) != 0) calls_[user].push_back(frame);
-  }
   leave_if_free(frame);
 }
 
 void TierBook::leave_if_free(TierFrame frame) {
   Frame& entry = at(frame);
-  if (entry.state != State::leaving || entry.pins > 0 || entry.holders != 0) return;
+  if (entry.state != State::leaving || entry.pins > 0) return;
+  if (entry.holders != 0) {
+    if (std::exchange(entry.called, true)) return;
+    for (TierUser user = 0; user < tier_users_max; ++user) {
+      if ((entry.holders >> user & 1u) != 0) calls_[user].push_back(frame);
+    }
+    return;
+  }
   entry = {};
   --figures_.leaving_frames;
   --figures_.frames;
@@ -157,6 +174,7 @@ void TierBook::served(TierFile file, std::uint64_t bytes, Served how) {
   ++(hit ? figures_.hits : figures_.misses);
   (hit ? figures_.hit_bytes : figures_.miss_bytes) += bytes;
   if (how == Served::pass) {
+    ++passes_;
     const std::uint64_t tier_bytes = std::max<std::uint64_t>(figures_.budget_frames, 1) * page_bytes_;
     clock_ += static_cast<double>(bytes) / static_cast<double>(tier_bytes);
   }
@@ -196,6 +214,7 @@ void TierBook::let_go(TierFrame frame, TierUser user) {
 }
 
 void TierBook::made(TierFrame frame) {
+  --figures_.awaited_frames;
   Frame& entry = at(frame);
   if (entry.state == State::awaited) {
     entry.state = State::empty;
@@ -207,6 +226,8 @@ void TierBook::made(TierFrame frame) {
 }
 
 void TierBook::refused(TierFrame frame) {
+  --figures_.awaited_frames;
+  create_after_ = passes_ + passes_after_refusal;
   if (at(frame).state == State::awaited) {
     lose(frame, TierLoss::forgotten);
     leave(frame);

@@ -37,6 +37,7 @@ enum class TierLoss : std::uint8_t { replaced, budget, forgotten };  // Why a va
 
 struct TierFigures {
   std::uint64_t frames = 0, valid_frames = 0, leaving_frames = 0, budget_frames = 0;
+  std::uint64_t awaited_frames = 0;    // Of frames: being made.
   std::uint64_t hits = 0, misses = 0;  // Reads that were answered, and those that had to go to the file.
   std::uint64_t hit_bytes = 0, miss_bytes = 0;
   std::uint64_t evictions = 0;  // Valid pages that lost their frame, for whatever reason.
@@ -70,6 +71,8 @@ class TierBook {
   TierFile open(std::uint64_t bytes);
   // The file has changed, or nobody will ask for it again. What is being filled or copied from leaves when that ends.
   void forget(TierFile file);
+  // One page of it: what it holds is not to be believed.
+  void drop(TierPage page);
   // Of what GPUs hold of the file; see value().
   void resident(TierFile file, std::int64_t bytes);
 
@@ -90,7 +93,8 @@ class TierBook {
   // What does not fit leaves at once, but for what is pinned.
   void set_budget(std::uint64_t frames);
 
-  // Each once: frames whose memory is to be given back; whom to ask to let go of what; valid pages that were dropped.
+  // Each once: frames whose memory is to be given back; what a user is asked to let go of, no longer pinned by anybody;
+  // valid pages that were dropped.
   std::vector<TierFrame> take_gone();
   std::vector<TierFrame> take_calls(TierUser user);
   std::vector<Lost> take_lost();
@@ -110,6 +114,7 @@ class TierBook {
     State state = State::unused;
     std::uint32_t pins = 0;
     std::uint32_t holders = 0;  // A bit a user.
+    bool called = false;        // Leaving: its holders were asked to let go.
   };
   struct File {
     std::uint64_t bytes = 0;
@@ -137,6 +142,7 @@ class TierBook {
   std::vector<TierFrame> calls_[tier_users_max];
   std::vector<Lost> lost_;
   TierFigures figures_;
+  std::uint64_t passes_ = 0, create_after_ = 0;
   std::uint32_t last_file_ = 0;
   double clock_ =
       0;  // Grows with what is dropped and what is passed by: files that nobody asks for fall behind.

@@ -15,7 +15,8 @@ struct HostFrameStats {
 
   std::uint64_t made_total = 0;
   std::uint64_t made_of_small_pages_total = 0;
-  std::uint64_t waited_total = 0;  // Creations that found the pool empty.
+  std::uint64_t unlocked_total = 0;  // That were to be locked, and could not be.
+  std::uint64_t waited_total = 0;    // Creations that found the pool empty.
   std::uint64_t exhausted_total = 0;
   std::uint64_t no_headroom_total = 0;
   std::uint64_t fd_limit_total = 0;

@@ -110,15 +110,24 @@ Outcome<std::unique_ptr<LoadPipeline>> DataplaneThread::open_pipeline() {
   LoadPipelineOptions loads = options_.loads;
   loads.requests_max = options_.stream.requests_max;
   return std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), *device_.writer,
-                                        device_.owner->limits(), loads);
+                                        device_.owner->limits(), loads, tier_);
+}
+
+Result<> DataplaneThread::join_tier() {
+  if (!options_.tier) return {};
+  tier_ = {.tier = options_.tier, .user = TRY(options_.tier->add_user())};
+  TRY(loop_->watch(tier_.tier->user_fd(tier_.user), PollLoop::Source::reads));
+  return loop_->watch(tier_.tier->frames_fd(), PollLoop::Source::reads);
 }
 
 Outcome<void> DataplaneThread::open_on_thread() {
-  auto loads = open_pipeline();
-  if (!loads) return tl::unexpected(std::move(loads.error()));
   auto loop = PollLoop::create();
   if (!loop) return tl::unexpected(out_of(loop.error()));
   loop_ = *std::move(loop);
+  const Result<> joined = join_tier();
+  if (!joined) return tl::unexpected(out_of(joined.error()));
+  auto loads = open_pipeline();
+  if (!loads) return tl::unexpected(std::move(loads.error()));
   const std::pair<int, PollLoop::Source> sources[] = {
       {mail_->fd(), PollLoop::Source::mail},
       {device_.owner->event_fd(), PollLoop::Source::device},

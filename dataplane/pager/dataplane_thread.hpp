@@ -31,6 +31,7 @@ struct DataplaneThreadOptions {
   ReaderOptions reader;
   ReadStreamOptions stream{.bulk_bytes_in_flight = 16ull << 20};
   LoadPipelineOptions loads;
+  std::shared_ptr<HostTier> tier;  // Null: pages are filled from their files alone.
   PagerOptions pager;
   // How long after a fault the thread looks for the client's next message before it sleeps, yielding the processor.
   Nanoseconds linger = std::chrono::microseconds(50);
@@ -69,6 +70,7 @@ class DataplaneThread {
   DataplaneThread(SharedDevice device, std::unique_ptr<EvictionPolicy> policy,
                   const DataplaneThreadOptions& options, ReaderMaker make_reader);
   Outcome<std::unique_ptr<LoadPipeline>> open_pipeline();
+  Result<> join_tier();
   Outcome<void> open_on_thread();
   void run();
   std::optional<Nanoseconds> time_to_wait(Nanoseconds now) const;
@@ -80,6 +82,7 @@ class DataplaneThread {
   std::unique_ptr<Mailbox<PagerMail>> mail_;
   std::unique_ptr<Mailbox<PagerNews>> news_;
   std::unique_ptr<PollLoop> loop_;
+  TierAccess tier_;
   PagerStats stats_;
   ReaderReport report_;           // Written before start() returns.
   std::unique_ptr<Pager> pager_;  // The thread's.

@@ -11,6 +11,7 @@ namespace penstock {
 
 void LoadPipeline::take(const ReadStream::Answer& answer) {
   if ((answer.tag & scale_tag) != 0) return take_scale(answer);
+  if ((answer.tag & TierFills::tag_bit) != 0) return take_fill(answer);
   const ReadIndex index = static_cast<ReadIndex>(answer.tag);
   Read& read = reads_[index];
   CHECK(read.pushed);
@@ -66,7 +67,7 @@ bool LoadPipeline::queue_copies_of(ReadIndex index) {
   const PageIndex page_index = read.page;
   PageLoad& page = pages_[page_index];
   const PlannedRead& planned = page.plan.reads[read.planned];
-  const std::byte* slot = ring_->address(read.slot);
+  const std::byte* slot = read.tier_frame ? read.source : ring_->address(read.slot);
   while (!page.failed && read.copies_queued < planned.copy_count) {
     const SlotCopy& copy = page.plan.copies[planned.first_copy + read.copies_queued];
     const LayoutPiece& piece = page.table->source->layout.pieces()[copy.piece];
@@ -110,6 +111,7 @@ void LoadPipeline::end_copy(ReadIndex index) {
 void LoadPipeline::free_read(ReadIndex index) {
   Read& read = reads_[index];
   if (read.slot != no_slot) ring_->give_back(read.slot);
+  if (read.tier_frame) tier_.tier->unpin(*read.tier_frame);
   read = {};
   free_reads_.push_back(index);
 }

@@ -34,14 +34,18 @@ ReadLimits read_limits(const TableSource& source, const PinnedRing& ring,
 
 LoadPipeline::LoadPipeline(std::unique_ptr<PinnedRing> ring, std::unique_ptr<ReadStream> stream,
                            FrameWriter& writer, const DeviceLimits& device,
-                           const LoadPipelineOptions& options)
-    : ring_(std::move(ring)),
+                           const LoadPipelineOptions& options, const TierAccess& tier)
+    : tier_(tier),
+      ring_(std::move(ring)),
       stream_(std::move(stream)),
       writer_(writer),
       device_(device),
       options_(options),
       files_(*stream_) {
   CHECK(options_.fault_requests < options_.requests_max);
+  if (!tier_.tier) return;
+  fills_.emplace(tier_, *stream_, options_.read_bytes_max);
+  CHECK(fills_->reads_of_a_fill() + options_.fault_requests <= options_.requests_max);
 }
 
 // stream_ is destroyed before ring_ and waits for its reads; the caller destroys frames after this.
@@ -52,16 +56,19 @@ void LoadPipeline::open(TableId id, std::shared_ptr<const TableSource> source) {
   std::vector<std::uint64_t> file_bytes;
   for (const auto& file : source->files) file_bytes.push_back(file->identity().bytes);
   TableScales scales(source->layout, limits.offset_granule);
-  const bool added = tables_
-                         .emplace(id, std::make_unique<Table>(Table{.source = std::move(source),
-                                                                    .files = {},
-                                                                    .file_bytes = std::move(file_bytes),
-                                                                    .limits = limits,
-                                                                    .scales = std::move(scales),
-                                                                    .parked = {},
-                                                                    .reads = {},
-                                                                    .failure = {}}))
-                         .second;
+  auto table = std::make_unique<Table>(Table{.source = std::move(source),
+                                             .files = {},
+                                             .file_bytes = std::move(file_bytes),
+                                             .limits = limits,
+                                             .scales = std::move(scales),
+                                             .parked = {},
+                                             .tier_files = {},
+                                             .tier_shares = {},
+                                             .resident = {},
+                                             .reads = {},
+                                             .failure = {}});
+  if (tier_.tier) open_tier(*table);
+  const bool added = tables_.emplace(id, std::move(table)).second;
   CHECK(added);
 }
 
@@ -69,14 +76,16 @@ void LoadPipeline::close(TableId id) {
   CHECK(!busy(id));
   const auto found = tables_.find(id);
   if (found == tables_.end()) return;
-  const Table& table = *found->second;
+  Table& table = *found->second;
+  close_tier(table);
   for (std::size_t file = 0; file < table.files.size(); ++file) files_.release(table.source->files[file]);
   tables_.erase(found);
 }
 
 bool LoadPipeline::busy(TableId id) const {
   const Table* table = find_table(id);
-  return table != nullptr && (table->loads > 0 || !table->scales.idle());
+  if (table == nullptr) return false;
+  return table->loads > 0 || !table->scales.idle() || (fills_ && fills_->busy(id));
 }
 
 LoadPipeline::Table& LoadPipeline::table_of(TableId id) {
@@ -139,6 +148,8 @@ void LoadPipeline::writer_lost() {
     end_copy(pending.read);
     finish_if_over(page);
   }
+  for (const DroppedSource& dropped : dropped_sources_) tier_.tier->let_go(dropped.frame, tier_.user);
+  dropped_sources_.clear();
   // Of what was answered and waits for room in the queue, nothing is being copied any more either.
   for (const ReadIndex read : copy_queue_) reads_[read].copies_queued = 0;
 }
@@ -153,9 +164,11 @@ void LoadPipeline::poll(Nanoseconds now, FenceId reached, std::vector<Loaded>& l
   std::array<ReadStream::Answer, answers_max> answers;
   wants_poll_ = false;
   retire(reached);
+  if (fills_) poll_tier(reached);
   for (int round = 0;; ++round) {
     const std::size_t count = stream_->poll(now, answers);
     for (std::size_t index = 0; index < count; ++index) take(answers[index]);
+    if (fills_) resume_readers();
     queue_copies();
     // What was pushed is submitted by the next round's poll.
     const bool pushed = start();
@@ -184,7 +197,9 @@ void LoadPipeline::fail(PageIndex index, FailureKind reason, std::string text) {
   leave_queues(index);
   if (page.open_reads > 0) {
     for (ReadIndex read = 0; read < reads_.size(); ++read) {
-      if (reads_[read].pushed && reads_[read].page == index) stream_->cancel(read);
+      if (reads_[read].page != index) continue;
+      if (reads_[read].pushed) stream_->cancel(read);
+      if (reads_[read].waiting || reads_[read].wants_slot) leave_tier(read);
     }
   }
   finish_if_over(index);
@@ -215,6 +230,7 @@ void LoadPipeline::verify(PageLoad& page) {
     if (unchanged) continue;
     page.failed = true;
     page.reason = unchanged.error().kind;
+    if (!page.table->tier_files.empty()) tier_.tier->forget(page.table->tier_files[file]);
     page.table->failure = std::move(unchanged.error().message);
     return;
   }
@@ -230,6 +246,7 @@ std::string LoadPipeline::waits_for() const {
     return fmt::format("a read of {} bytes at {} of checkpoint {}", planned.extent.length,
                        planned.extent.offset, page.table->source->files[planned.file]->identity().id());
   }
+  if (std::string fill = fills_ ? fills_->waits_for() : std::string(); !fill.empty()) return fill;
   if (!fences_.empty()) return "a copy into device memory";
   if (!by_key_.empty()) return "pages that wait to be read";
   return stream_->unanswered() > 0 ? "reads of scales" : "";

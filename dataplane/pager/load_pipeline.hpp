@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@
 #include "dataplane/pager/mail.hpp"
 #include "dataplane/pager/stream_files.hpp"
 #include "dataplane/pager/table_scales.hpp"
+#include "dataplane/pager/tier_fills.hpp"
 
 namespace penstock {
 
@@ -44,13 +46,14 @@ struct LoadPipelineOptions {
 struct TableReads {
   std::uint64_t direct_bytes = 0;
   std::uint64_t cached_bytes = 0;
+  std::uint64_t tier_bytes = 0;  // Not read: the pinned host tier held them.
 };
 
 class LoadPipeline {
  public:
   // `ring` outlives the stream's reads because it is destroyed after it; `writer` outlives the pipeline.
   LoadPipeline(std::unique_ptr<PinnedRing> ring, std::unique_ptr<ReadStream> stream, FrameWriter& writer,
-               const DeviceLimits& device, const LoadPipelineOptions& options);
+               const DeviceLimits& device, const LoadPipelineOptions& options, const TierAccess& tier = {});
   ~LoadPipeline();
   LoadPipeline(const LoadPipeline&) = delete;
   LoadPipeline& operator=(const LoadPipeline&) = delete;
@@ -69,6 +72,11 @@ class LoadPipeline {
   // The writer is gone with the copies that were queued: their pages fail, their slots are free. A late look of the lost
   // one at a slot harms nobody: what it reads goes into a frame that is destroyed.
   void writer_lost();
+
+  // The page's frame has become resident, or is no more.
+  void note_residency(PageKey page, bool resident);
+  // It was found corrupt: what the pinned host tier holds of it is dropped.
+  void distrust(PageKey page);
 
   // One round of everything above; never waits. `reached`: the newest fence. Appends what has ended.
   void poll(Nanoseconds now, FenceId reached, std::vector<Loaded>& loaded);
@@ -103,6 +111,9 @@ class LoadPipeline {
     TableScales scales;
     std::vector<PageIndex> parked;  // Wait for the scales.
     bool reading_scales = false;
+    std::vector<TierFile> tier_files;       // Of `source->files`; empty: the tier has no part in this table.
+    std::vector<std::int64_t> tier_shares;  // How many bytes of a page are of each file, on average.
+    std::vector<bool> resident;             // Pages, as far as the tier was told.
     std::uint32_t loads = 0;
     TableReads reads;
     std::string failure;
@@ -126,6 +137,17 @@ class LoadPipeline {
     FenceId fence{};  // Of the last copy queued.
     bool pushed = false;
     bool bulk = false;  // As it was pushed.
+    // What follows is of reads that the tier answers, or was asked for.
+    TierPage tier_page{};
+    bool waiting = false;                   // For the tier page.
+    bool wants_slot = false;                // It waited in vain, and is in slot_queue_.
+    bool filled_for_it = false;             // The tier page was read here.
+    std::optional<TierFrame> tier_frame{};  // Pinned.
+    const std::byte* source = nullptr;      // There.
+  };
+  struct DroppedSource {
+    FenceId fence{};
+    TierFrame frame{};
   };
   struct PendingFence {
     FenceId fence{};
@@ -150,10 +172,27 @@ class LoadPipeline {
   bool prepare_files(Table& table);
   bool push_reads(PageIndex index, bool& pushed);
   bool may_push(Urgency urgency, const PlannedRead& read) const;
-  void push(PageIndex index, std::uint32_t planned);
+  ReadIndex new_read(PageIndex index, std::uint32_t planned);
+  void push(ReadIndex index);
+  std::byte* destination_of(Read& read);
   bool push_scales(TableId id, Table& table);
   void take_scale(const ReadStream::Answer& answer);
   void end_scales(Table& table);
+
+  // load_tier.cpp: reads that the pinned host tier answers.
+  enum class TierAnswer : std::uint8_t { taken, full, slot };
+  void open_tier(Table& table) const;
+  void close_tier(Table& table) const;
+  TierAnswer offer_to_tier(PageIndex index, std::uint32_t planned);
+  bool may_fill(Urgency urgency) const;
+  bool ask_tier(ReadIndex index);
+  bool announce(const HostTier::Place& place);
+  void copy_from_tier(ReadIndex index, const HostTier::Place& place);
+  void take_fill(const ReadStream::Answer& answer);
+  void resume_readers();
+  bool push_those_without_tier();
+  void leave_tier(ReadIndex index);
+  void poll_tier(FenceId reached);
 
   // load_answers.cpp: from the stream's answers to the frame.
   void take(const ReadStream::Answer& answer);
@@ -164,8 +203,10 @@ class LoadPipeline {
   void end_copy(ReadIndex index);
   void free_read(ReadIndex index);
 
+  const TierAccess tier_;  // Its memory outlives the stream's reads, as the ring does.
   std::unique_ptr<PinnedRing> ring_;
   std::unique_ptr<ReadStream> stream_;
+  std::optional<TierFills> fills_;  // With a tier.
   FrameWriter& writer_;
   const DeviceLimits device_;
   const LoadPipelineOptions options_;
@@ -179,6 +220,9 @@ class LoadPipeline {
   std::deque<PageIndex> fault_queue_, bulk_queue_;
   std::deque<ReadIndex> copy_queue_;  // Answered, copies not all queued.
   std::deque<PendingFence> fences_;   // In the order of fences.
+  std::deque<ReadIndex> slot_queue_;
+  std::set<TierFrame> sources_;  // That the writer knows.
+  std::vector<DroppedSource> dropped_sources_;
   std::vector<Loaded> ended_;
   std::uint64_t bulk_bytes_pushed_ = 0;
   std::vector<TableId> reading_scales_;

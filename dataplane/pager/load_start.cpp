@@ -21,6 +21,7 @@ bool LoadPipeline::start() {
     }
   }
   const std::size_t before = reading_scales_.size();
+  pushed |= push_those_without_tier();
   pushed |= start_queue(fault_queue_);
   pushed |= start_queue(bulk_queue_);
   return pushed || reading_scales_.size() > before;
@@ -61,6 +62,7 @@ bool LoadPipeline::prepare(PageIndex index) {
   page.plan.clear();
   plan_page(table.source->layout, page.load.page.index, table.file_bytes, table.limits, !page.frame.empty(),
             page.plan);
+  if (!table.tier_files.empty()) cut_at_tier_pages(table.source->layout, tier_.tier->page_bytes(), page.plan);
   page.planned = true;
   return true;
 }
@@ -78,8 +80,13 @@ bool LoadPipeline::prepare_files(Table& table) {
 bool LoadPipeline::push_reads(PageIndex index, bool& pushed) {
   PageLoad& page = pages_[index];
   for (; page.next_read < page.plan.reads.size(); ++page.next_read) {
-    if (!may_push(page.load.urgency, page.plan.reads[page.next_read])) return false;
-    push(index, page.next_read);
+    const TierAnswer answer = offer_to_tier(index, page.next_read);
+    if (answer == TierAnswer::full) return false;
+    if (answer == TierAnswer::slot) {
+      if (!may_push(page.load.urgency, page.plan.reads[page.next_read])) return false;
+      ++page.open_reads;
+      push(new_read(index, page.next_read));
+    }
     pushed = true;
   }
   return true;
@@ -88,16 +95,14 @@ bool LoadPipeline::push_reads(PageIndex index, bool& pushed) {
 bool LoadPipeline::may_push(Urgency urgency, const PlannedRead& read) const {
   const bool bulk = urgency == Urgency::bulk;
   const std::size_t requests = options_.requests_max - (bulk ? options_.fault_requests : 0);
-  if (stream_->unanswered() >= requests) return false;
+  if (stream_->unanswered() + (fills_ ? fills_->reads_to_come() : 0) >= requests) return false;
   // A quarter of the ring is kept for pages that somebody waits for.
   if (!read.into_frame && ring_->free_slots() <= (bulk ? ring_->slots() / 4 : 0)) return false;
   return !bulk || bulk_bytes_pushed_ == 0 ||
          bulk_bytes_pushed_ + read.extent.length <= options_.bulk_bytes_ahead;
 }
 
-void LoadPipeline::push(PageIndex page_index, std::uint32_t planned_index) {
-  PageLoad& page = pages_[page_index];
-  const PlannedRead& planned = page.plan.reads[planned_index];
+LoadPipeline::ReadIndex LoadPipeline::new_read(PageIndex page, std::uint32_t planned) {
   ReadIndex index = static_cast<ReadIndex>(reads_.size());
   if (free_reads_.empty()) {
     reads_.emplace_back();
@@ -105,23 +110,38 @@ void LoadPipeline::push(PageIndex page_index, std::uint32_t planned_index) {
     index = free_reads_.back();
     free_reads_.pop_back();
   }
-  Read& read = reads_[index];
-  read = {.page = page_index,
-          .planned = planned_index,
-          .pushed = true,
-          .bulk = page.load.urgency == Urgency::bulk};
-  std::byte* destination = nullptr;
+  reads_[index] = {};
+  reads_[index].page = page;
+  reads_[index].planned = planned;
+  return index;
+}
+
+// Of a read in its plan: into the frame, or into a slot that it takes.
+std::byte* LoadPipeline::destination_of(Read& read) {
+  PageLoad& page = pages_[read.page];
+  const PlannedRead& planned = page.plan.reads[read.planned];
   if (planned.into_frame) {
     CHECK(planned.frame_offset + planned.extent.length <= page.frame.size());
-    destination = page.frame.data() + planned.frame_offset;
-  } else {
-    const std::optional<SlotId> slot = ring_->take();
-    CHECK(slot && planned.extent.length <= ring_->slot_bytes());
-    read.slot = *slot;
-    destination = ring_->address(*slot);
+    return page.frame.data() + planned.frame_offset;
   }
+  const std::optional<SlotId> slot = ring_->take();
+  CHECK(slot && planned.extent.length <= ring_->slot_bytes());
+  read.slot = *slot;
+  return ring_->address(*slot);
+}
+
+// REQUIRES: may_push, and the page counts it as open.
+void LoadPipeline::push(ReadIndex index) {
+  Read& read = reads_[index];
+  const PageLoad& page = pages_[read.page];
+  const PlannedRead& planned = page.plan.reads[read.planned];
+  std::byte* const destination = destination_of(read);
+  read.pushed = true;
+  read.bulk = page.load.urgency == Urgency::bulk;
   if (read.bulk) bulk_bytes_pushed_ += planned.extent.length;
-  ++page.open_reads;
+  if (planned.in_tier_page) {
+    tier_.tier->served(page.table->tier_files[planned.file], planned.needed_bytes, TierBook::Served::pass);
+  }
   stream_->push({.file = page.table->files[planned.file],
                  .extent = planned.extent,
                  .needed_bytes = planned.needed_bytes,

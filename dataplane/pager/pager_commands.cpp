@@ -87,6 +87,8 @@ void Pager::run(const Complete& command) {
 
 void Pager::run(const PageChanged& command) {
   if (command.residency == Residency::resident) scrubber_.resident(command.page, command.generation);
+  const bool leaves = command.residency == Residency::absent;
+  if (leaves || command.residency == Residency::resident) loads_->note_residency(command.page, !leaves);
   if (command.residency == Residency::absent && to_reload_.erase(command.page) > 0) reload(command.page);
   const auto table = tables_.find(command.page.table);
   if (table == tables_.end() || !table->second.words) return;

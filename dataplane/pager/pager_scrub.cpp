@@ -21,6 +21,7 @@ void Pager::scrub() {
     corrupt.detail = fmt::format("its checksum is {:016x} instead of {:016x}", found->found, found->expected);
     news_.log(std::move(corrupt));
     to_reload_.insert(found->page);
+    loads_->distrust(found->page);
     later(EvictPage{.page = found->page, .generation = found->generation});
   }
   answer_scrubs();

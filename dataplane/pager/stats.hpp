@@ -24,6 +24,18 @@ constexpr std::string_view device_condition_name(DeviceCondition condition) {
   return "";
 }
 
+// Of the pinned host tier. A snapshot; totals never fall.
+struct TierStats {
+  std::uint64_t used_bytes = 0;  // Frames that exist or are being made, also those on their way out.
+  std::uint64_t held_bytes = 0;  // Of those, pages that can be copied from.
+  std::uint64_t budget_bytes = 0, page_bytes = 0;
+  std::uint64_t awaited_frames = 0;   // Asked for, and not made yet.
+  std::uint64_t unlocked_frames = 0;  // Made so far, that could not be locked.
+  std::uint64_t refused_frames = 0;   // Asked for, and not to be had: no headroom, no descriptor.
+  std::uint64_t hits = 0, misses = 0, hit_bytes = 0, miss_bytes = 0,
+                evictions = 0;  // Of reads; of tier pages.
+};
+
 struct PagerStats {
   using Figure = std::atomic<std::uint64_t>;
   Figure capacity_bytes{0}, budget_bytes{0}, used_bytes{0}, resident_bytes{0}, private_bytes{0},

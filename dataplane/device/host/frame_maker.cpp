@@ -56,7 +56,7 @@ void FrameMaker::want(std::uint64_t tag) {
     } else {
       ++stats_.waited_total;
       waiting_.push_back(tag);
-      if (!std::exchange(grown_, true)) {
+      if (options_.ready_pool_frames > 0 && !std::exchange(grown_, true)) {
         target_ = std::min<std::uint64_t>(std::max<std::size_t>(target_, 1) * 2, capacity_);
       }
     }
@@ -94,6 +94,11 @@ void FrameMaker::set_making_ahead(bool allowed) {
     if (!allowed) bury_ready(0);
   }
   work_.notify_one();
+}
+
+bool FrameMaker::wait_until_at_most(std::uint64_t frames, Nanoseconds limit) {
+  Lock lock(mutex_);
+  return given_back_.wait_for(lock, limit, [this, frames] { return in_existence() <= frames; });
 }
 
 HostFrameStats FrameMaker::stats() const {
@@ -137,6 +142,7 @@ bool FrameMaker::bury_one(Lock& lock) {
   headroom_.account(-static_cast<std::int64_t>(options_.frame_bytes));
   lock.lock();
   --stats_.dying;
+  given_back_.notify_all();
   return true;
 }
 
@@ -197,12 +203,13 @@ FrameAnswer FrameMaker::make(std::uint64_t spare_frames) {
     return FrameAnswer{.result = classify(native), .native = native};
   }
   headroom_.account(static_cast<std::int64_t>(options_.frame_bytes));
-  count_made(frame->pages());
+  count_made(frame->pages(), !options_.locked || frame->lock());
   return FrameAnswer{.frame = std::move(*frame)};
 }
 
-void FrameMaker::count_made(HostPages pages) {
+void FrameMaker::count_made(HostPages pages, bool locked) {
   const std::lock_guard lock(mutex_);
+  if (!locked) ++stats_.unlocked_total;
   ++stats_.made_total;
   if (pages == HostPages::small) ++stats_.made_of_small_pages_total;
 }

@@ -57,6 +57,8 @@ class FrameMaker {
   int event_fd() const { return wake_.fd(); }  // Readable while answers wait.
   std::uint64_t capacity_frames() const { return capacity_; }
   HostFrameStats stats() const;  // Any thread.
+  // Until no more frames than that exist, or are being made; false when they do after `limit`. Any thread that may wait.
+  bool wait_until_at_most(std::uint64_t frames, Nanoseconds limit);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -71,7 +73,7 @@ class FrameMaker {
 
   // Without the lock: asks for headroom of `spare_frames` on top of the frame itself, then makes it.
   FrameAnswer make(std::uint64_t spare_frames);
-  void count_made(HostPages pages);
+  void count_made(HostPages pages, bool locked);
   void answer(FrameAnswer answer);
   std::uint64_t in_existence() const;
 
@@ -81,7 +83,7 @@ class FrameMaker {
   const EventFd wake_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;
+  std::condition_variable work_, given_back_;
   // Guarded by mutex_. The counts of stats_ are the truth of M1; `ready` is ready_.size().
   HostFrameStats stats_;
   std::deque<std::uint64_t> waiting_;  // Tags; at most capacity_ (M3).

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "dataplane/base/lock_memory.hpp"
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/result.hpp"
 #include "dataplane/base/unique_fd.hpp"
@@ -32,6 +33,8 @@ class HostFrame {
   // refused the charge; else no memory.
   static Result<HostFrame> make(std::uint64_t bytes, HostPages wanted);
 
+  // Keeps it in memory until its end.
+  Result<> lock() const { return lock_memory(mapping_); }
   // Adds what `access` forbids to every later holder of the descriptor. Once per frame.
   Result<> seal(FrameAccess access) const;
   int fd() const { return file_.get(); }

@@ -144,9 +144,7 @@ TEST_P(DeviceContract, CopiesComeFromSourcesThatAreAddedAndDropped) {
     ASSERT_TRUE(writer().copy(frame, 0, first, as_it_is).has_value());
     const Result<FenceId> last = writer().copy(frame, 8192, first, {Dtype::bf16, Dtype::f32, 1.0f});
     ASSERT_TRUE(last.has_value() && wait_reached(writer(), *last));
-    const FenceId dropped = writer().drop_source(SourceId{1});
-    writer().flush();
-    ASSERT_TRUE(wait_reached(writer(), dropped));
+    ASSERT_TRUE(wait_reached(writer(), writer().drop_source(SourceId{1})));
     std::vector<std::byte> expected(content.begin(), content.begin() + 8192);
     expected.resize(3 * 8192);
     convert(Dtype::bf16, first, Dtype::f32, std::span(expected).subspan(8192), 1.0f);

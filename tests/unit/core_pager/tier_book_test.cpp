@@ -128,8 +128,9 @@ TEST(TierBook, AFrameIsGoneOnlyWhenNoWriterMapsIt) {
   const TierBook::Answer held = node.book.ask({file, 0});
   node.book.hold(held.frame, 0);
   node.book.hold(held.frame, 3);
+  node.book.forget(file);
+  EXPECT_FALSE(node.book.calls(0)) << "a copy is under way";
   node.book.unpin(held.frame);
-  node.book.set_budget(0);
   EXPECT_TRUE(node.book.take_gone().empty());
   EXPECT_EQ(node.book.take_calls(0), std::vector{held.frame});
   EXPECT_EQ(node.book.take_calls(3), std::vector{held.frame});
@@ -166,9 +167,17 @@ TEST(TierBook, APageThatCouldNotBeReadIsNotHeld) {
   book.filled(created.frame, false);
   EXPECT_EQ(book.figures().frames, 0u);
   EXPECT_EQ(book.ask(page).way, Way::create);
+}
+
+TEST(TierBook, AFrameThatCouldNotBeMadeIsNotAskedForAtOnceAgain) {
+  TierBook book(page_bytes, 1);
+  const TierPage page{book.open(1000), 0};
   book.refused(book.ask(page).frame);
   EXPECT_EQ(book.figures().frames, 0u);
   book.verify();
+  EXPECT_EQ(book.ask(page).way, Way::pass);
+  for (int read = 0; read < 64; ++read) book.served(page.file, 1, TierBook::Served::pass);
+  EXPECT_EQ(book.ask(page).way, Way::create);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dataplane/base/check.hpp"
+#include "tests/support/drive_device.hpp"
 #include "tests/support/safetensors_file.hpp"
 
 namespace penstock::test {
@@ -23,7 +24,7 @@ std::vector<std::byte> expected_bytes(std::uint64_t offset, std::uint64_t bytes,
 }
 
 LoadRig::LoadRig(const LoadRigOptions& options)
-    : device(options.device), checked(device.owner(), device.writer()) {
+    : device(options.device), checked(device.owner(), device.writer()), tier_(options.tier) {
   auto ring = PinnedRing::make(options.ring);
   CHECK(ring);
   auto stepped = std::make_unique<StepReader>();
@@ -31,8 +32,9 @@ LoadRig::LoadRig(const LoadRigOptions& options)
   auto stream =
       ReadStream::make(std::move(stepped), {}, {.bulk_bytes_in_flight = options.bulk_bytes_in_flight});
   CHECK(stream);
-  pipeline = std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), checked.writer(),
-                                            checked.owner().limits(), options.loads);
+  pipeline = std::make_unique<LoadPipeline>(
+      *std::move(ring), *std::move(stream), checked.writer(), checked.owner().limits(), options.loads,
+      TierAccess{.tier = tier_, .user = tier_ ? *tier_->add_user() : 0});
 }
 
 std::shared_ptr<CheckpointFile> LoadRig::file(std::uint64_t bytes, const char* name) {
@@ -60,6 +62,7 @@ FrameId LoadRig::load(TableId table, std::uint32_t page, Urgency urgency, Genera
 
 void LoadRig::settle() {
   for (int round = 0; round < rounds_max; ++round) {
+    if (tier_ && tier_->stats().awaited_frames > 0) CHECK(wait_readable(tier_->frames_fd()));
     const Result<FenceId> reached = checked.writer().reached();
     now_ += std::chrono::milliseconds(1);
     pipeline->poll(now_, reached ? *reached : FenceId{}, loaded_);

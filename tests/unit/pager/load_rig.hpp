@@ -18,6 +18,7 @@ struct LoadRigOptions {
   PinnedRingOptions ring{.slot_bytes = 16 * 1024, .slots = 8, .reserved_huge_pages = false};
   LoadPipelineOptions loads{.read_bytes_max = 16 * 1024, .bulk_bytes_ahead = 128 * 1024};
   std::uint64_t bulk_bytes_in_flight = 64 * 1024;
+  std::shared_ptr<HostTier> tier{};
 };
 
 class LoadRig {
@@ -45,6 +46,7 @@ class LoadRig {
   std::unique_ptr<LoadPipeline> pipeline;
 
  private:
+  std::shared_ptr<HostTier> tier_;
   Nanoseconds now_{1};
   std::vector<Loaded> loaded_;
 };
