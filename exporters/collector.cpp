@@ -50,6 +50,18 @@ void add_service(FamilySet& set, const ServiceStats& service) {
   add_checkpoints(set, service.checkpoints);
 }
 
+void add_tier(FamilySet& set, const TierStats& tier) {
+  set.add(Family::budget_bytes, {{"pool", "host_tier"}}, tier.budget_bytes);
+  set.add(Family::tier_bytes, {{"state", "used"}}, tier.used_bytes);
+  set.add(Family::tier_bytes, {{"state", "held"}}, tier.held_bytes);
+  set.add(Family::tier_reads, {{"result", "hit"}}, tier.hits);
+  set.add(Family::tier_reads, {{"result", "miss"}}, tier.misses);
+  set.add(Family::tier_read_bytes, {{"result", "hit"}}, tier.hit_bytes);
+  set.add(Family::tier_read_bytes, {{"result", "miss"}}, tier.miss_bytes);
+  set.add(Family::tier_evictions, {}, tier.evictions);
+  set.add(Family::tier_refused, {}, tier.refused_frames);
+}
+
 }  // namespace
 
 bool is_checkpoint_id(std::string_view id) {
@@ -71,6 +83,11 @@ std::vector<prometheus::MetricFamily> Collector::Collect() const {
     if (backend) set.add(Family::reader_info, {{"backend", *backend}}, 1);
   }
   add_devices(set, sources_.devices);
+  if (sources_.tier) {
+    const std::optional<TierStats> tier = sources_.tier();
+    set.add(Family::collector_success, {{"collector", "tier"}}, tier ? 1 : 0);
+    if (tier) add_tier(set, *tier);
+  }
   if (sources_.kernel) {
     const std::shared_ptr<const KernelStats> stats = sources_.kernel();
     set.add(Family::collector_success, {{"collector", "kernel"}}, stats ? 1 : 0);

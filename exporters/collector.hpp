@@ -35,6 +35,7 @@ struct MetricSources {
   std::function<std::optional<std::string>()> reader_backend{};  // "uring", "uring-unregistered", "pread"
   std::vector<DeviceSource> devices{};
   std::function<std::shared_ptr<const KernelStats>()> kernel{};
+  std::function<std::optional<TierStats>()> tier{};  // Set where a GPU uses the pinned host tier.
 };
 
 // Used by one thread, the one that its sources' functions belong to.
@@ -43,6 +44,7 @@ class Collector : public prometheus::Collectable {
   explicit Collector(MetricSources sources) : sources_(std::move(sources)) {}
 
   void add_device(DeviceSource device) { sources_.devices.push_back(std::move(device)); }
+  void set_tier(std::function<std::optional<TierStats>()> tier) { sources_.tier = std::move(tier); }
   std::vector<prometheus::MetricFamily> Collect() const override;
   // The page of /metrics.
   std::string page() const;

@@ -39,6 +39,7 @@ Outcome<DeviceSetup> start_device(const Config& config, DeviceSetup setup, Share
       std::clamp<std::uint64_t>(config.reader.ring_bytes / options.ring.slot_bytes, 2, 65534));
   options.reader = reader_options(config.reader);
   options.stream.bandwidth_bytes_per_second = config.reader.bandwidth_bytes;
+  options.tier = setup.tier;
   options.pager.budget_bytes =
       std::min(setup.limits.capacity_bytes, setup.frames_max * setup.limits.frame_bytes);
   options.pager.revoke_deadline = config.service.revoke_deadline;

@@ -22,6 +22,7 @@ struct DeviceSetup {
   DeviceLimits limits;
   std::uint64_t headroom_bytes = 0;
   std::uint64_t frames_max = 0;              // Descriptors that frames may use: each holds one.
+  std::shared_ptr<HostTier> tier{};          // That it is filled from, too.
   std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.
   std::optional<HostFrames> host_frames{};   // Of host memory.
 };

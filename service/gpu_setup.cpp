@@ -90,7 +90,8 @@ Outcome<OpenedGpu> open_gpu(const std::shared_ptr<GpuDriver>& driver, const GpuM
 }
 
 Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
-                               const std::shared_ptr<GpuDriver>& driver, std::uint64_t frames_max) {
+                               const std::shared_ptr<GpuDriver>& driver, std::uint64_t frames_max,
+                               const std::shared_ptr<HostTier>& tier) {
   const GpuDescription& gpu = driver->description();
   if (!gpu.has_vmm) return fail(FailureKind::device_unhealthy, gpu.why_no_vmm);
   auto memory = plan_memory(gpu, wanted);
@@ -104,6 +105,7 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                     .limits = {},
                     .headroom_bytes = wanted.headroom_bytes.value_or(0),
                     .frames_max = frames_max,
+                    .tier = gpu.shares_host_memory ? nullptr : tier,
                     .usage = std::move(opened->usage)};
   spdlog::info("device {}: {} at {}, {} of {} for weights", setup.id, gpu.identity.name,
                to_text(gpu.identity.pci), format_bytes(memory->frames.capacity_bytes),
@@ -127,7 +129,8 @@ void say_state(const VendorReport& report, DeviceUse wanted) {
 
 }  // namespace
 
-std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors) {
+std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors,
+                                           const std::shared_ptr<HostTier>& tier) {
   std::vector<DeviceSetup> devices;
   const std::uint64_t frames_max = descriptors_for_frames(descriptors);
   for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
@@ -136,7 +139,7 @@ std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t d
     const OpenedVendor opened = open_vendor_within(vendor, driver_limit);
     say_state(opened.report, wanted.enabled);
     for (const std::shared_ptr<GpuDriver>& gpu : opened.gpus) {
-      auto device = start_gpu(config, wanted, gpu, frames_max);
+      auto device = start_gpu(config, wanted, gpu, frames_max, tier);
       if (device) {
         devices.push_back(std::move(*device));
       } else {

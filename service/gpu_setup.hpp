@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "service/device_setup.hpp"
@@ -11,6 +12,8 @@
 namespace penstock {
 
 // Called on a thread that lives as long as the devices: the death of the thread that starts writers ends them.
-std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors);
+// `tier`, if there is one, is given to those that don't share the machine's memory: there it would be a second copy.
+std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors,
+                                           const std::shared_ptr<HostTier>& tier);
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "dataplane/base/resource_limits.hpp"
 #include "dataplane/base/units.hpp"
@@ -17,6 +18,20 @@ std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom) {
   if (may_lock_any_memory()) return quarter;
   const auto limit = locked_memory_limit();
   return limit ? std::min(quarter, limit->soft) : 0;
+}
+
+std::shared_ptr<HostTier> make_host_tier(std::uint64_t budget_bytes, HeadroomSource& headroom,
+                                         std::uint64_t descriptors) {
+  HostTierOptions options;
+  // A sixteenth: frames of GPUs and sockets need them more, and 65536 are enough for 32 GiB.
+  const std::uint64_t pages = std::min(budget_bytes / options.page_bytes, descriptors / 16);
+  options.capacity_bytes = pages * options.page_bytes;
+  options.reserve_bytes = headroom.limit_bytes() / 16;
+  if (pages == 0) return nullptr;
+  auto tier = HostTier::make(options, headroom);
+  if (tier) return *std::move(tier);
+  spdlog::warn("GPUs have no pinned host tier: {} ({})", tier.error().operation, tier.error().native);
+  return nullptr;
 }
 
 Outcome<DeviceSetup> start_host_device(const Config& config, HeadroomSource& headroom,

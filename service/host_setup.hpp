@@ -11,6 +11,10 @@ namespace penstock {
 
 Outcome<DeviceSetup> start_host_device(const Config& config, HeadroomSource& headroom,
                                        std::uint64_t descriptors);
+// The pinned host tier for GPUs that have memory of their own, within `budget_bytes` and a share of the descriptors; without
+// a budget until it shares one with the host buffers. Null when that is less than one of its pages.
+std::shared_ptr<HostTier> make_host_tier(std::uint64_t budget_bytes, HeadroomSource& headroom,
+                                         std::uint64_t descriptors);
 // `host.locked_bytes`; "auto": a quarter of what the tightest cgroup allows, within what this process may lock.
 std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom);
 

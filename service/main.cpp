@@ -86,6 +86,7 @@ class Daemon {
   std::optional<EventFd> alarm_;  // Raised by the watch, which may hang and be left behind.
   std::unique_ptr<KernelWatch> kernel_;
   std::unique_ptr<Metrics> metrics_;
+  std::shared_ptr<HostTier> tier_;
   std::vector<DeviceSetup> devices_;
   std::unique_ptr<ServiceSocket> socket_;
   std::unique_ptr<Service> service_;
@@ -125,6 +126,8 @@ Outcome<void> Daemon::start() {
   auto devices = start_devices(open_files);
   if (!devices) return devices;
   service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
+  if (tier_) service_->set_host_tier(tier_);
+  if (tier_) metrics_->set_tier(tier_);
   start_governor();
 
   auto socket = make_socket(config_);
@@ -141,7 +144,10 @@ Outcome<void> Daemon::start() {
 
 // GPUs first: clients that name no device get the first one.
 Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
-  devices_ = start_gpu_devices(config_, descriptors);
+  tier_ = make_host_tier(locked_budget(config_, *headroom_), *headroom_, descriptors);
+  devices_ = start_gpu_devices(config_, descriptors, tier_);
+  if (std::ranges::none_of(devices_, [](const DeviceSetup& one) { return one.tier != nullptr; }))
+    tier_.reset();
   if (config_.host.enabled == DeviceUse::on ||
       (config_.host.enabled == DeviceUse::automatic && devices_.empty())) {
     auto host = start_host_device(config_, *headroom_, descriptors);

@@ -69,6 +69,10 @@ void Metrics::add_device(const std::string& id, const PagerStats& stats, const S
   parts_->collector.add_device(std::move(source));
 }
 
+void Metrics::set_tier(std::shared_ptr<const HostTier> tier) {
+  parts_->collector.set_tier([tier = std::move(tier)] { return std::optional(tier->stats()); });
+}
+
 void Metrics::set_ready(bool ready) { parts_->ready = ready; }
 
 }  // namespace penstock

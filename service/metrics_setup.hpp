@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "dataplane/base/failure.hpp"
+#include "dataplane/pager/host_tier.hpp"
 #include "dataplane/pager/stats.hpp"
 #include "service/config/config.hpp"
 #include "service/control/service.hpp"
@@ -25,6 +26,8 @@ class Metrics {
 
   // Of the device that was added to the service last. Both outlive the metrics.
   void add_device(const std::string& id, const PagerStats& stats, const Service& service, bool has_usage);
+  // The tier that GPUs use.
+  void set_tier(std::shared_ptr<const HostTier> tier);
   void set_ready(bool ready);
 
  private:

@@ -19,7 +19,8 @@ constexpr double resident_share = 0.25;
 
 TierFile TierBook::open(std::uint64_t bytes) {
   const TierFile file{++last_file_};
-  files_.emplace(file, File{.bytes = std::max<std::uint64_t>(bytes, 1), .clock = clock_, .pages = {}});
+  files_.emplace(
+      file, File{.bytes = std::max<std::uint64_t>(bytes, 1), .begun = clock_, .last = clock_, .pages = {}});
   return file;
 }
 
@@ -51,10 +52,14 @@ void TierBook::resident(TierFile file, std::int64_t bytes) {
 
 double TierBook::value(TierFile file) const {
   const File& entry = files_.at(file);
+  return worth(entry, entry.last);
+}
+
+double TierBook::worth(const File& entry, double clock) {
   const double bytes = static_cast<double>(entry.bytes);
   const double uses = std::clamp(static_cast<double>(entry.asked_bytes) / bytes, 1.0, uses_max);
   const double resident = std::clamp(static_cast<double>(entry.resident_bytes) / bytes, 0.0, 1.0);
-  return entry.clock + uses * (1 - (1 - resident_share) * resident);
+  return clock + uses * (1 - (1 - resident_share) * resident);
 }
 
 TierBook::Answer TierBook::ask(TierPage page) {
@@ -73,7 +78,7 @@ TierBook::Answer TierBook::ask(TierPage page) {
 // A new frame while the budget has one, else that of a page which is worth less: it is filled again as it is, since nobody
 // copies from it and only writers of the service have it mapped.
 TierBook::Answer TierBook::find_room(TierPage page, File& file) {
-  file.clock = clock_;
+  note_use(page.file, file);
   if (figures_.frames < figures_.budget_frames && passes_ >= create_after_) {
     const TierFrame made = new_frame();
     at(made) = {.page = page, .state = State::awaited};
@@ -96,16 +101,21 @@ TierBook::Answer TierBook::find_room(TierPage page, File& file) {
 // The last unpinned page of the file that is worth least, and less than the challenger.
 std::optional<TierFrame> TierBook::victim(std::optional<TierFile> challenger) {
   std::optional<TierFrame> least;
-  double worth = challenger ? value(*challenger) : 0;
+  // What passes by in a use makes everything else older, but not for the one that uses: it would displace whatever is there.
+  double least_worth = 0;
+  if (challenger) {
+    const File& file = files_.at(*challenger);
+    least_worth = worth(file, file.begun);
+  }
   for (const auto& [id, file] : files_) {
     if (id == challenger || file.pages.empty()) continue;
     const double here = value(id);
-    if ((challenger || least) && here >= worth) continue;
+    if ((challenger || least) && here >= least_worth) continue;
     for (auto page = file.pages.rbegin(); page != file.pages.rend(); ++page) {
       const Frame& frame = at(page->second);
       if (frame.pins > 0 || (frame.state != State::valid && frame.state != State::empty)) continue;
       least = page->second;
-      worth = here;
+      least_worth = here;
       break;
     }
   }
@@ -169,7 +179,14 @@ void TierBook::shrink() {
   }
 }
 
+void TierBook::note_use(TierFile id, File& file) {
+  if (std::exchange(in_use_, id) != id) file.begun = clock_;
+  file.last = clock_;
+}
+
 void TierBook::served(TierFile file, std::uint64_t bytes, Served how) {
+  const auto found = files_.find(file);
+  if (found != files_.end()) note_use(file, found->second);
   const bool hit = how == Served::hit;
   ++(hit ? figures_.hits : figures_.misses);
   (hit ? figures_.hit_bytes : figures_.miss_bytes) += bytes;
@@ -178,10 +195,9 @@ void TierBook::served(TierFile file, std::uint64_t bytes, Served how) {
     const std::uint64_t tier_bytes = std::max<std::uint64_t>(figures_.budget_frames, 1) * page_bytes_;
     clock_ += static_cast<double>(bytes) / static_cast<double>(tier_bytes);
   }
-  const auto found = files_.find(file);
   if (found == files_.end()) return;
   found->second.asked_bytes += bytes;
-  found->second.clock = clock_;
+  found->second.last = clock_;
 }
 
 void TierBook::filled(TierFrame frame, bool ok) {

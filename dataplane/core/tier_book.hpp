@@ -120,13 +120,16 @@ class TierBook {
     std::uint64_t bytes = 0;
     std::uint64_t asked_bytes = 0;
     std::int64_t resident_bytes = 0;
-    double clock = 0;
+    double begun = 0,
+           last = 0;  // The book's clock when its present use began, and when it was last asked for.
     bool forgotten = false;
     std::map<std::uint32_t, TierFrame> pages;
   };
 
   Frame& at(TierFrame frame) { return frames_[static_cast<std::size_t>(frame)]; }
   Answer find_room(TierPage page, File& file);
+  void note_use(TierFile id, File& file);
+  static double worth(const File& file, double clock);
   std::optional<TierFrame> victim(std::optional<TierFile> challenger);
   TierFrame new_frame();
   void lose(TierFrame frame, TierLoss why);
@@ -143,6 +146,7 @@ class TierBook {
   std::vector<Lost> lost_;
   TierFigures figures_;
   std::uint64_t passes_ = 0, create_after_ = 0;
+  TierFile in_use_{};  // Whose use it is now: that of the file that was asked for last.
   std::uint32_t last_file_ = 0;
   double clock_ =
       0;  // Grows with what is dropped and what is passed by: files that nobody asks for fall behind.

@@ -15,6 +15,7 @@ HostFrameOptions frame_options(const HostTierOptions& options) {
   return {.frame_bytes = options.page_bytes,
           .capacity_bytes = options.capacity_bytes,
           .ready_pool_frames = 0,
+          .reserve_bytes = options.reserve_bytes,
           .pages = options.pages,
           .locked = true};
 }

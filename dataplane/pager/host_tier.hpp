@@ -26,8 +26,9 @@ namespace penstock {
 
 struct HostTierOptions {
   std::uint64_t page_bytes = default_host_frame_bytes;
-  std::uint64_t capacity_bytes = 0;  // The most that a budget can be.
-  std::uint64_t budget_bytes = 0;    // To begin with.
+  std::uint64_t capacity_bytes = 0;        // The most that a budget can be.
+  std::uint64_t budget_bytes = 0;          // To begin with.
+  std::uint64_t reserve_bytes = 16 * mib;  // Left to others in the tightest cgroup, after each frame.
   HostPages pages = HostPages::huge;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/control/host_buffers.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fcntl.h>
@@ -12,6 +13,12 @@
 #include "dataplane/base/units.hpp"
 
 namespace penstock {
+namespace {
+
+// Copies from the tier that are under way, and writers that unmap: milliseconds, unless a writer is stuck.
+constexpr Nanoseconds giving_back_limit = std::chrono::seconds(2);
+
+}  // namespace
 
 HostBuffers::Memory::~Memory() {
   // The client, or a child of it, may still map the file: without this it would keep the memory.
@@ -40,13 +47,46 @@ Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t by
   return memory;
 }
 
+void HostBuffers::share_with(std::shared_ptr<HostTier> tier) {
+  tier_ = std::move(tier);
+  share();
+}
+
+void HostBuffers::set_allowed(std::uint64_t bytes) {
+  budget_.set_allowed(bytes);
+  share();
+}
+
+std::uint64_t HostBuffers::tier_share() const {
+  return budget_bytes() - std::min(budget_bytes(), budget_.used_bytes());
+}
+
+void HostBuffers::share() {
+  if (tier_) tier_->set_budget(tier_share());
+}
+
 void HostBuffers::create(SessionId session, std::uint64_t bytes, Answer answer) {
   const std::uint64_t whole = round_up(bytes, small_page_bytes);
-  const auto id = budget_.allocate(session, whole, headroom_.headroom_bytes());
+  const std::uint64_t headroom = headroom_.headroom_bytes();
+  const std::uint64_t in_tier = tier_ ? tier_->stats().used_bytes : 0;
+  const bool sum_fits = headroom <= UINT64_MAX - in_tier;
+  const auto id = budget_.allocate(session, whole, sum_fits ? headroom + in_tier : headroom);
   if (!id) return answer(tl::unexpected<Failure>(id.error()));
+  // Where the cgroup has less than the budget, the tier makes room there, too.
+  const std::uint64_t lacking = whole > headroom ? whole - headroom : 0;
+  const std::uint64_t left_to_tier = std::min(tier_share(), in_tier - std::min(in_tier, lacking));
+  if (tier_) tier_->set_budget(lacking > 0 ? left_to_tier : tier_share());
   buffers_.emplace(*id, Buffer{session, nullptr});
   opener_.run<std::shared_ptr<Memory>>(
-      fmt::format("a host buffer of {}", format_bytes(whole)), [whole] { return make(whole); },
+      fmt::format("a host buffer of {}", format_bytes(whole)),
+      [whole, tier = tier_,
+       most = lacking > 0 ? left_to_tier : tier_share()]() -> Outcome<std::shared_ptr<Memory>> {
+        if (tier && !tier->wait_until_at_most(most, giving_back_limit)) {
+          return fail(FailureKind::exhausted, "the pinned host tier could not give memory back in time",
+                      "try again; penstock status shows what it uses");
+        }
+        return make(whole);
+      },
       [this, id = *id, answer = std::move(answer)](Outcome<std::shared_ptr<Memory>> memory) {
         made(id, std::move(memory), answer);
       });
@@ -54,12 +94,14 @@ void HostBuffers::create(SessionId session, std::uint64_t bytes, Answer answer) 
 
 void HostBuffers::made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory, const Answer& answer) {
   const auto found = buffers_.find(id);
+  share();
   if (found == buffers_.end()) return answer(fail(FailureKind::cancelled, "the session has ended"));
   const SessionId session = found->second.session;
   const int copy = memory ? ::fcntl((*memory)->fd.get(), F_DUPFD_CLOEXEC, 0) : -1;
   if (copy < 0) {
     buffers_.erase(found);
     static_cast<void>(budget_.free(session, id));
+    share();
     if (!memory) return answer(tl::unexpected<Failure>(memory.error()));
     return answer(fail(FailureKind::fd_limit, "the service is out of descriptors",
                        "raise LimitNOFILE= of the service"));
@@ -79,6 +121,7 @@ Outcome<void> HostBuffers::truncate(SessionId session, std::uint64_t buffer, std
   if (found == buffers_.end() || !found->second.memory) return {};
   Memory& memory = *found->second.memory;
   if (!shrink(memory.fd.get(), whole)) return fail(FailureKind::internal, "can't truncate a buffer");
+  share();
   return {};
 }
 
@@ -86,6 +129,7 @@ Outcome<void> HostBuffers::free(SessionId session, std::uint64_t buffer) {
   const auto freed = budget_.free(session, HostBufferId{buffer});
   if (!freed) return tl::unexpected(freed.error());
   buffers_.erase(HostBufferId{buffer});
+  share();
   return {};
 }
 
@@ -99,6 +143,7 @@ void HostBuffers::leave(SessionId session) {
 void HostBuffers::close(SessionId session) {
   std::erase_if(buffers_, [&](const auto& entry) { return entry.second.session == session; });
   budget_.close_session(session);
+  share();
 }
 
 }  // namespace penstock

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Page-locked host buffers of all clients out of the node's one budget. Service thread only; the memory is made present
 // and locked on the Opener's threads, since that takes up to a second a GiB.
+//
+// The pinned host tier has what the buffers leave of that budget, and gives way to them: a buffer is made once the tier
+// has given back what it needs.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +14,7 @@
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "dataplane/device/headroom_source.hpp"
+#include "dataplane/pager/host_tier.hpp"
 #include "service/control/opener.hpp"
 #include "service/policy/host_budget.hpp"
 
@@ -27,6 +31,11 @@ class HostBuffers {
   HostBuffers(Opener& opener, HeadroomSource& headroom, const HostBudgetOptions& options)
       : opener_(opener), headroom_(headroom), budget_(options) {}
 
+  // Once, before the first buffer.
+  void share_with(std::shared_ptr<HostTier> tier);
+  // What pressure leaves of the budget to buffers and tier together. Buffers that exist stay; the tier gives way at once.
+  void set_allowed(std::uint64_t bytes);
+
   void open(SessionId session, std::uint32_t user) { budget_.open_session(session, user); }
   // Its buffers are truncated, so that a forked child can't keep the memory, and given back.
   void close(SessionId session);
@@ -37,9 +46,9 @@ class HostBuffers {
   Outcome<void> free(SessionId session, std::uint64_t buffer);
 
   std::uint64_t bytes() const { return budget_.used_bytes(); }
-  // What pressure leaves of the budget.
-  void set_allowed(std::uint64_t bytes) { budget_.set_allowed(bytes); }
+  // What pressure leaves of it.
   std::uint64_t budget_bytes() const { return budget_.allowed_bytes(); }
+  const HostTier* tier() const { return tier_.get(); }
   std::uint64_t bytes_of(SessionId session) const { return budget_.session_bytes(session); }
 
  private:
@@ -55,12 +64,15 @@ class HostBuffers {
   };
 
   static Outcome<std::shared_ptr<Memory>> make(std::uint64_t bytes);
+  void share();
+  std::uint64_t tier_share() const;
   void made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory, const Answer& answer);
 
   Opener& opener_;
   HeadroomSource& headroom_;
   HostBudget budget_;
   std::map<HostBufferId, Buffer> buffers_;
+  std::shared_ptr<HostTier> tier_;
 };
 
 }  // namespace penstock

@@ -17,6 +17,8 @@ namespace {
 // As long as a device has for its reads, and less than the process has for all.
 constexpr Nanoseconds openers_stop_limit = std::chrono::seconds(3);
 
+constexpr auto tier_log_period = std::chrono::milliseconds(250);
+
 std::string_view name_of(PagerDecision::Kind kind) {
   switch (kind) {
     case PagerDecision::Kind::load: return "load";
@@ -27,6 +29,15 @@ std::string_view name_of(PagerDecision::Kind kind) {
     case PagerDecision::Kind::unstuck: return "unstuck";
     case PagerDecision::Kind::io_error: return "io_error";
     case PagerDecision::Kind::corrupt: return "corrupt";
+  }
+  return "";
+}
+
+std::string_view name_of(TierLoss why) {
+  switch (why) {
+    case TierLoss::replaced: return "replaced";
+    case TierLoss::budget: return "budget";
+    case TierLoss::forgotten: return "forgotten";
   }
   return "";
 }
@@ -55,7 +66,10 @@ std::string subject_of(const ServiceState& state, const PagerDecision& decision)
 }  // namespace
 
 Service::Service(boost::asio::io_context& context, const Config& config)
-    : context_(context), state_(std::make_unique<ServiceState>(context, config)), stop_timer_(context) {}
+    : context_(context),
+      state_(std::make_unique<ServiceState>(context, config)),
+      stop_timer_(context),
+      tier_timer_(context) {}
 
 Service::~Service() {
   listener_.reset();
@@ -103,9 +117,39 @@ void Service::set_host_memory(HeadroomSource& headroom, std::uint64_t locked_bud
 
 void Service::set_kernel_watch(KernelWatch& watch) {
   state_->kernel = &watch;
-  state_->checkpoints.set_hooks(
-      {.opened = [&watch](const Checkpoint& one) { watch.follow(one.id, one.path, one.file); },
-       .forgotten = [&watch](const Checkpoint& one) { watch.forget(one.id); }});
+  set_checkpoint_hooks();
+}
+
+void Service::set_host_tier(std::shared_ptr<HostTier> tier) {
+  tier_ = std::move(tier);
+  state_->host_buffers->share_with(tier_);
+  set_checkpoint_hooks();
+  log_dropped();
+}
+
+void Service::set_checkpoint_hooks() {
+  state_->checkpoints.set_hooks({.opened =
+                                     [watch = state_->kernel, tier = tier_](const Checkpoint& one) {
+                                       if (watch != nullptr) watch->follow(one.id, one.path, one.file);
+                                       if (tier) tier->announce(one.identity());
+                                     },
+                                 .forgotten =
+                                     [watch = state_->kernel, tier = tier_](const Checkpoint& one) {
+                                       if (watch != nullptr) watch->forget(one.id);
+                                       if (tier) tier->forget(one.identity());
+                                     }});
+}
+
+// What the tier has dropped since; it does so on whatever thread it is asked.
+void Service::log_dropped() {
+  for (const HostTier::Dropped& dropped : tier_->take_dropped()) {
+    state_->decide("tier_evict", dropped.checkpoint, dropped.bytes, name_of(dropped.why),
+                   {{"used_bytes", dropped.used_bytes}, {"budget_bytes", dropped.budget_bytes}});
+  }
+  tier_timer_.expires_after(tier_log_period);
+  tier_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) log_dropped();
+  });
 }
 
 void Service::serve(const ServiceSocket& socket) {
@@ -220,6 +264,7 @@ void Service::stop(std::function<void(std::string)> stopped) {
   stopped_ = std::move(stopped);
   openers_stop_by_ = monotonic_now() + openers_stop_limit;
   if (listener_) listener_->stop();
+  tier_timer_.cancel();
   for (const auto& [id, session] : state_->sessions) session->announce_closing();
   if (state_->devices.empty()) {
     boost::asio::post(context_, [this] { finish_stop(); });

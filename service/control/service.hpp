@@ -37,6 +37,8 @@ class Service {
   };
   void add_device(const Device& device);
   void set_host_memory(HeadroomSource& headroom, std::uint64_t locked_budget_bytes);
+  // After set_host_memory, where a GPU uses the tier.
+  void set_host_tier(std::shared_ptr<HostTier> tier);
   // Before the clients. The watch outlives the service.
   void set_kernel_watch(KernelWatch& watch);
   // After the devices. The socket stays the caller's.
@@ -56,6 +58,8 @@ class Service {
   void drop_mute(uid_t user);
   void hear(const PeerGone& gone);
   void hear(const PagerDecision& decision);
+  void set_checkpoint_hooks();
+  void log_dropped();
   std::string with_path(const std::string& subject) const;
   void hear(std::size_t device, const ConditionChanged& changed);
   void drop_lost(DeviceLink& device);
@@ -67,7 +71,8 @@ class Service {
   std::unique_ptr<Listener> listener_;
   std::function<void(std::string)> stopped_;
   std::string stuck_on_;
-  boost::asio::steady_timer stop_timer_;
+  boost::asio::steady_timer stop_timer_, tier_timer_;
+  std::shared_ptr<HostTier> tier_;
   Nanoseconds openers_stop_by_{};
   std::uint32_t last_session_ = 0;
 };

@@ -33,7 +33,9 @@ ServiceStats ServiceState::stats() const {
   figures.clients = static_cast<std::uint64_t>(
       std::ranges::count_if(sessions, [](const auto& entry) { return entry.second->greeted(); }));
   figures.sessions = sessions_ended;
-  figures.locked_host_bytes = host_buffers ? host_buffers->bytes() : 0;
+  const HostTier* const tier = host_buffers ? host_buffers->tier() : nullptr;
+  figures.locked_host_bytes =
+      (host_buffers ? host_buffers->bytes() : 0) + (tier != nullptr ? tier->stats().used_bytes : 0);
   figures.locked_host_budget_bytes = host_buffers ? host_buffers->budget_bytes() : 0;
   figures.pressure = pressure;
   const std::shared_ptr<const KernelStats> seen = kernel_stats();
@@ -42,6 +44,10 @@ ServiceStats ServiceState::stats() const {
     for (const auto& table : tables.of(*checkpoint))
       resident += std::min(table->resident_bytes(), table->bytes);
     figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::device, .bytes = resident});
+    if (tier != nullptr) {
+      figures.checkpoints.push_back(
+          {.id = id, .place = CheckpointPlace::locked_host, .bytes = tier->bytes_of(checkpoint->identity())});
+    }
     const PageCacheFigures* const page_cache = seen ? seen->find(id) : nullptr;
     const std::optional<std::uint64_t> cached =
         page_cache != nullptr ? page_cache->resident_bytes() : std::nullopt;

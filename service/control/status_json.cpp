@@ -73,16 +73,40 @@ Json device_json(const ServiceState& service, std::size_t position) {
           {"state", device.stopped() ? "stopped" : device_condition_name(stats.condition)}};
 }
 
+// `tier` is null where no GPU uses one.
+Json host_json(const HostBuffers& buffers) {
+  Json json{{"locked_bytes", buffers.bytes()},
+            {"locked_budget_bytes", buffers.budget_bytes()},
+            {"buffer_bytes", buffers.bytes()},
+            {"tier", nullptr}};
+  if (buffers.tier() == nullptr) return json;
+  const TierStats tier = buffers.tier()->stats();
+  json["locked_bytes"] = buffers.bytes() + tier.used_bytes;
+  json["tier"] = {{"used_bytes", tier.used_bytes},
+                  {"held_bytes", tier.held_bytes},
+                  {"budget_bytes", tier.budget_bytes},
+                  {"page_bytes", tier.page_bytes},
+                  {"hits", tier.hits},
+                  {"hit_bytes", tier.hit_bytes},
+                  {"misses", tier.misses},
+                  {"miss_bytes", tier.miss_bytes},
+                  {"evictions", tier.evictions},
+                  {"refused_frames", tier.refused_frames},
+                  {"unlocked_frames", tier.unlocked_frames}};
+  return json;
+}
+
 Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, const Checkpoint& checkpoint,
                      bool shown) {
   std::uint64_t resident = 0;
   for (const auto& table : service.tables.of(checkpoint))
     resident += std::min(table->resident_bytes(), table->bytes);
+  const HostTier* const tier = service.host_buffers ? service.host_buffers->tier() : nullptr;
   Json json{{"id", checkpoint.id},
             {"name", shown ? checkpoint.name : "(another user's)"},
             {"bytes", checkpoint.identity().bytes},
             {"resident_bytes", resident},
-            {"locked_host_bytes", 0},  // There is no tier of locked copies yet, so none lies there.
+            {"locked_host_bytes", tier != nullptr ? tier->bytes_of(checkpoint.identity()) : 0},
             {"clients", checkpoint.sessions}};
   if (shown) json["path"] = checkpoint.path;
   const PageCacheFigures* const page_cache = kernel != nullptr ? kernel->find(checkpoint.id) : nullptr;
@@ -146,8 +170,7 @@ Json status_json(const ServiceState& service, const std::function<bool(const Che
               {"parses", service.checkpoints.parses()},
               {"closing", service.closing}};
   if (service.host_buffers) {
-    status["host"] = {{"locked_bytes", service.host_buffers->bytes()},
-                      {"locked_budget_bytes", service.host_buffers->budget_bytes()}};
+    status["host"] = host_json(*service.host_buffers);
   }
   return status;
 }

@@ -87,7 +87,7 @@ struct GovernorFigures {
 struct ServiceStats {
   std::uint64_t clients = 0;
   std::array<std::uint64_t, session_outcomes> sessions{};  // By SessionOutcome.
-  std::uint64_t locked_host_bytes = 0;
+  std::uint64_t locked_host_bytes = 0;                     // Host buffers and the pinned host tier.
   std::uint64_t locked_host_budget_bytes = 0;
   std::optional<GovernorFigures> pressure;     // Nothing before the governor's first look.
   std::vector<CheckpointFigures> checkpoints;  // A place that is not measured is left out.

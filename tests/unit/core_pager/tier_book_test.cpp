@@ -76,10 +76,21 @@ TEST(TierBook, OfFilesUsedEquallyOftenTheNewerWins) {
   Book node(10);
   const TierFile old = node.file(), fresh = node.file();
   node.sweep(old);
-  node.book.served(fresh, page_bytes, TierBook::Served::pass);  // Something else went by since.
+  node.book.served(node.file(), page_bytes, TierBook::Served::pass);  // Something else went by since.
   node.sweep(fresh);
   EXPECT_EQ(node.book.held_frames(fresh), 10u);
   EXPECT_EQ(node.book.held_frames(old), 0u);
+}
+
+TEST(TierBook, FilesThatTakeTurnsDoNotDisplaceEachOther) {
+  Book node(5);
+  const TierFile one = node.file(), other = node.file();
+  for (int round = 0; round < 4; ++round) {
+    node.sweep(one);
+    node.sweep(other);
+  }
+  EXPECT_EQ(node.book.figures().evictions, 0u);
+  EXPECT_EQ(node.book.figures().hits, 3u * 5);
 }
 
 TEST(TierBook, WhatIsUsedOftenOutlastsASweepOfSomethingElse) {

@@ -74,6 +74,28 @@ TEST(Collector, ShowsTheServicesFigures) {
   EXPECT_EQ(page.value("penstock_budget_changes_total{direction=\"up\"}"), 12);
 }
 
+TEST(Collector, ShowsThePinnedHostTierWhereThereIsOne) {
+  MetricSources sources{.version = "1", .service = {}, .reader_backend = {}, .devices = {}};
+  EXPECT_FALSE(page_of(sources).has("penstock_tier_evictions_total"));
+  sources.tier = [] {
+    return std::optional(TierStats{.used_bytes = 8,
+                                   .held_bytes = 7,
+                                   .budget_bytes = 9,
+                                   .hits = 3,
+                                   .misses = 4,
+                                   .hit_bytes = 30,
+                                   .miss_bytes = 40,
+                                   .evictions = 2});
+  };
+  const StrictPage page = page_of(sources);
+  EXPECT_EQ(page.value("penstock_budget_bytes{pool=\"host_tier\"}"), 9);
+  EXPECT_EQ(page.value("penstock_tier_bytes{state=\"held\"}"), 7);
+  EXPECT_EQ(page.value("penstock_tier_bytes{state=\"used\"}"), 8);
+  EXPECT_EQ(page.value("penstock_tier_reads_total{result=\"hit\"}"), 3);
+  EXPECT_EQ(page.value("penstock_tier_read_bytes_total{result=\"miss\"}"), 40);
+  EXPECT_EQ(page.value("penstock_tier_evictions_total"), 2);
+}
+
 TEST(Collector, BoundsTheLabelsOfCheckpoints) {
   ServiceStats service;
   for (int index = 0; index < 1000; ++index) {

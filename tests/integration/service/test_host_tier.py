@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pinned host tier: GPUs, on fake drivers, that are filled from one locked copy of a checkpoint on the node."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import unittest
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import daemon
+from test_gpu_devices import Client, GpuDaemon, needs_fakes
+
+MIB = 1 << 20
+PAGE = 32 * MIB
+TIER_PAGE = 8 * MIB
+PROGRAM = daemon.BUILD / "tests/bin/gpu_program"
+
+
+class HostTier(unittest.TestCase):
+    def start(self, locked: str = "256MiB", **more: str) -> GpuDaemon:
+        needs_fakes(self, "cuda")
+        return self.enterContext(GpuDaemon("cuda", f'[host]\nlocked_bytes = "{locked}"\n', **more))
+
+    def checkpoint(self, running: GpuDaemon, name: str = "m", tensors: int = 24, seed: int = 1) -> Path:
+        path = running.folder / f"{name}.safetensors"
+        daemon.write_checkpoint(path, tensors=tensors, seed=seed)
+        return path
+
+    def load(self, running: GpuDaemon, path: Path, *words: str) -> dict[str, Any]:
+        answer = running.ask("load", str(path), *words)
+        self.assertNotIn("error", answer)
+        return answer
+
+    def tier(self, running: GpuDaemon) -> dict[str, Any]:
+        found: dict[str, Any] = running.ask("status")["host"]["tier"]
+        return found
+
+    def is_right(self, running: GpuDaemon, path: Path, pages: int = 3) -> None:
+        """What a client finds in the GPU's memory is what is in the file."""
+        if not PROGRAM.exists():
+            return
+        with Client(PROGRAM, running, path) as client:
+            self.assertEqual(["done", "done"], [client("driver"), client("open")])
+            for page in range(pages):
+                self.assertEqual("done", client(f"pin {page * PAGE} {PAGE}"))
+                self.assertEqual(["done", "same"], [client(f"copy {page * PAGE} {PAGE}"), client("landed")])
+
+    def test_what_was_evicted_comes_back_without_a_read(self) -> None:
+        running = self.start()
+        path = self.checkpoint(running)
+        self.load(running, path)
+        read = running.device()["read_bytes"]
+        self.assertEqual(0, self.tier(running)["hits"])
+        running.ask("evict", "--all")
+        self.assertEqual(0, running.device()["used_bytes"])
+        again = self.load(running, path)
+        self.assertEqual(0, again["read_bytes"])
+        self.assertEqual(read, running.device()["read_bytes"])
+        status = running.ask("status")
+        size = path.stat().st_size
+        self.assertGreaterEqual(status["host"]["tier"]["hit_bytes"], 24 * 4 * MIB)
+        self.assertEqual(size, status["checkpoints"][0]["locked_host_bytes"])
+        self.assertEqual(status["host"]["tier"]["used_bytes"], status["host"]["locked_bytes"])
+        self.assertEqual(0, status["host"]["tier"]["evictions"])
+        self.is_right(running, path)
+        self.assertEqual(0, running.stop())
+
+    def test_two_gpus_read_a_checkpoint_once_and_share_one_copy(self) -> None:
+        running = self.start(PENSTOCK_FAKE_DEVICES="2")
+        path = self.checkpoint(running)
+        devices = [device["id"] for device in running.ask("status")["devices"]]
+        for device in devices:
+            self.load(running, path, "--device", device)
+        status = running.ask("status")
+        self.assertLess(0, status["devices"][0]["read_bytes"])
+        self.assertEqual(0, status["devices"][1]["read_bytes"])
+        self.assertEqual(3 * PAGE, status["devices"][1]["resident_bytes"])
+        self.assertEqual(13 * TIER_PAGE, status["host"]["tier"]["used_bytes"])
+
+    def test_a_small_budget_holds_a_part_and_says_what_it_dropped(self) -> None:
+        running = self.start("32MiB")
+        first, *others = (self.checkpoint(running, f"m{seed}", seed=seed) for seed in (1, 2, 3))
+        for path in (first, first, *others):
+            self.load(running, path)
+            self.is_right(running, path)
+            running.ask("evict", "--all")
+        tier = self.tier(running)
+        self.assertLessEqual(tier["used_bytes"], 32 * MIB)
+        self.assertGreaterEqual(tier["hit_bytes"], 31 * MIB)
+        self.assertLess(0, tier["evictions"])
+
+        def dropped() -> list[dict[str, Any]]:
+            return [one for one in running.ask("explain")["decisions"] if one["kind"] == "tier_evict"]
+
+        self.assertTrue(daemon.wait_until(lambda: bool(dropped())))
+        self.assertEqual("replaced", dropped()[0]["reason"])
+        self.assertEqual(12, len(dropped()[0]["subject"]))
+
+    def test_a_replaced_file_is_not_served_from_the_old_copy(self) -> None:
+        running = self.start()
+        path = self.checkpoint(running)
+        self.load(running, path)
+        new = self.checkpoint(running, "new", seed=9)
+        os.replace(new, path)
+        self.load(running, path)
+        self.is_right(running, path)
+
+        # Written in place: the copy is of another file from then on, and goes.
+        daemon.write_checkpoint(path, tensors=24, seed=5)
+        self.load(running, path)
+        self.is_right(running, path)
+        self.assertTrue(daemon.wait_until(lambda: self.tier(running)["used_bytes"] <= 2 * 13 * TIER_PAGE))
+
+    def test_a_writer_that_is_killed_in_mid_copy_leaves_nothing_pinned(self) -> None:
+        running = self.start(PENSTOCK_FAKE_STREAM_DELAY_US="2000")
+        path = self.checkpoint(running)
+        self.load(running, path)
+        running.ask("evict", "--all")
+        before = running.descriptors()
+        hits = self.tier(running)["hits"]
+        (writer,) = running.writers()
+        with subprocess.Popen([daemon.PENSTOCK, "load", path], env=running.environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL):
+            self.assertTrue(daemon.wait_until(lambda: self.tier(running)["hits"] > hits))
+            self.assertLess(running.device()["resident_bytes"], 3 * PAGE)
+            os.kill(writer, signal.SIGKILL)
+        self.assertTrue(running.wait_for_state("ready"))
+        self.assertEqual(1, running.device()["writer_losses"])
+        running.ask("evict", "--all")
+        self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before),
+                        f"{before} descriptors before, {running.descriptors()} after")
+        self.assertEqual(13 * TIER_PAGE, self.tier(running)["used_bytes"])
+        self.load(running, path)
+        self.is_right(running, path)
+        self.assertEqual(0, running.stop())
+
+    def test_metrics_show_it(self) -> None:
+        running = self.start()
+        path = self.checkpoint(running)
+        self.load(running, path)
+        with urllib.request.urlopen(f"http://{running.ask('status')['metrics']['address']}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
+        self.assertIn('penstock_budget_bytes{pool="host_tier"} 268435456', page)
+        self.assertIn('penstock_tier_bytes{state="held"} 109051904', page)
+        self.assertRegex(page, r'penstock_checkpoint_bytes\{checkpoint="[0-9a-f]{12}",place="locked_host"\} 1006')
+
+    def test_without_locked_memory_there_is_none(self) -> None:
+        running = self.start("0")
+        self.load(running, self.checkpoint(running))
+        self.assertIsNone(running.ask("status")["host"]["tier"])
+
+
+if __name__ == "__main__":
+    unittest.main()
