@@ -11,6 +11,11 @@
 #include "dataplane/device/host/host_device.hpp"
 
 namespace penstock {
+namespace {
+
+constexpr std::uint64_t few_descriptors = 1024;
+
+}  // namespace
 
 std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom) {
   if (config.locked_host_bytes) return *config.locked_host_bytes;
@@ -23,8 +28,9 @@ std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom) {
 std::shared_ptr<HostTier> make_host_tier(std::uint64_t budget_bytes, HeadroomSource& headroom,
                                          std::uint64_t descriptors) {
   HostTierOptions options;
-  // A sixteenth: frames of GPUs and sockets need them more, and 65536 are enough for 32 GiB.
-  const std::uint64_t pages = std::min(budget_bytes / options.page_bytes, descriptors / 16);
+  // A sixteenth: frames of GPUs and sockets need them more, and 65536 are enough for 32 GiB. Few are all needed there.
+  const std::uint64_t most = descriptors < few_descriptors ? 0 : descriptors / 16;
+  const std::uint64_t pages = std::min(budget_bytes / options.page_bytes, most);
   options.capacity_bytes = pages * options.page_bytes;
   options.reserve_bytes = headroom.limit_bytes() / 16;
   if (pages == 0) return nullptr;

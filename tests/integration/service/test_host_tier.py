@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import unittest
 import urllib.request
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import Any
 
 import daemon
 from test_gpu_devices import Client, GpuDaemon, needs_fakes
+
+if not daemon.SANITIZED:
+    sys.path.insert(0, str(daemon.BUILD / "python"))
+    import penstock
 
 MIB = 1 << 20
 PAGE = 32 * MIB
@@ -137,6 +142,32 @@ class HostTier(unittest.TestCase):
         self.load(running, path)
         self.is_right(running, path)
         self.assertEqual(0, running.stop())
+
+    @unittest.skipIf(daemon.SANITIZED, daemon.NO_PACKAGE)
+    def test_a_host_buffer_that_needs_the_room_takes_it(self) -> None:
+        running = self.start("128MiB")
+        path = self.checkpoint(running)
+        self.load(running, path)
+        self.assertEqual(13 * TIER_PAGE, self.tier(running)["used_bytes"])
+        with penstock.connect(socket=str(running.socket)) as service:
+            buffer = service.host_buffer(200 * MIB)
+            buffer.grow(100 * MIB)
+            host = running.ask("status")["host"]
+            self.assertEqual(100 * MIB, host["buffer_bytes"])
+            self.assertLessEqual(host["tier"]["used_bytes"], 28 * MIB)
+            self.assertLessEqual(host["locked_bytes"], 128 * MIB)
+            # Never a victim: what is left to the tier is all that it gets.
+            running.ask("evict", "--all")
+            self.load(running, path)
+            self.assertLessEqual(self.tier(running)["used_bytes"], 28 * MIB)
+            with self.assertRaises(penstock.ExhaustedError):
+                buffer.grow(150 * MIB)
+            buffer.truncate(0)
+            buffer.close()
+        running.ask("evict", "--all")
+        self.load(running, path)
+        self.assertEqual(13 * TIER_PAGE, self.tier(running)["used_bytes"])
+        self.is_right(running, path)
 
     def test_metrics_show_it(self) -> None:
         running = self.start()
