@@ -37,7 +37,7 @@ std::string status_text(const Json& status, bool color) {
   const std::string_view strong = color ? "\x1b[1m" : "", plain = color ? "\x1b[0m" : "";
   std::string text = devices_text(status, strong, plain);
   if (const Json host = object_of(status, "host"); !host.empty()) {
-    text += fmt::format("host buffers   {} of {} locked\n", bytes_of(host, "locked_bytes"),
+    text += fmt::format("host memory    {} of {} locked\n", bytes_of(host, "locked_bytes"),
                         bytes_of(host, "locked_budget_bytes"));
   }
   const Json& checkpoints = list_of(status, "checkpoints");
