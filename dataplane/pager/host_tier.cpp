@@ -17,6 +17,7 @@ HostFrameOptions frame_options(const HostTierOptions& options) {
           .ready_pool_frames = 0,
           .reserve_bytes = options.reserve_bytes,
           .pages = options.pages,
+          .ahead = false,
           .locked = true};
 }
 

@@ -56,7 +56,7 @@ void FrameMaker::want(std::uint64_t tag) {
     } else {
       ++stats_.waited_total;
       waiting_.push_back(tag);
-      if (options_.ready_pool_frames > 0 && !std::exchange(grown_, true)) {
+      if (options_.ahead && !std::exchange(grown_, true)) {
         target_ = std::min<std::uint64_t>(std::max<std::size_t>(target_, 1) * 2, capacity_);
       }
     }
