@@ -187,6 +187,7 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
 void Daemon::start_governor() {
   Governor::Options options;
   options.policy.buffers_max_bytes = service_->state().host_buffers->budget_bytes();
+  if (tier_) options.policy.copies_max_bytes = options.policy.buffers_max_bytes;
   std::optional<HostFrames> memory;
   for (const DeviceSetup& device : devices_) {
     if (!device.host_frames) continue;

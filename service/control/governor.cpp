@@ -106,7 +106,10 @@ PressureSample Governor::sample(Nanoseconds now) const {
   }
   seen.room_bytes = headroom_.headroom_bytes();
   seen.limit_bytes = headroom_.limit_bytes();
-  if (state_.host_buffers) seen.buffer_bytes = state_.host_buffers->bytes();
+  if (state_.host_buffers) {
+    seen.buffer_bytes = state_.host_buffers->bytes();
+    if (const HostTier* const tier = state_.host_buffers->tier()) seen.copy_bytes = tier->stats().used_bytes;
+  }
   if (const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats()) {
     // The limit's cgroup holds the service's, and so all that its tasks waited.
     const PressureFigures& service = figures_of(*kernel, PressureScope::service);
@@ -125,7 +128,7 @@ void Governor::act(const PressureAnswer& answer) {
     const bool whole = answer.frames_bytes == options_.policy.frames_max_bytes;
     state_.admissions[*position_]->set_allowed(whole ? UINT64_MAX : answer.frames_bytes);
   }
-  if (state_.host_buffers) state_.host_buffers->set_allowed(answer.buffers_bytes);
+  if (state_.host_buffers) state_.host_buffers->set_allowed(answer.buffers_bytes, answer.copies_bytes);
 }
 
 void Governor::tell(const PressureSample& sample, const PressureAnswer& answer,

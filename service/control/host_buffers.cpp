@@ -52,13 +52,15 @@ void HostBuffers::share_with(std::shared_ptr<HostTier> tier) {
   share();
 }
 
-void HostBuffers::set_allowed(std::uint64_t bytes) {
-  budget_.set_allowed(bytes);
+void HostBuffers::set_allowed(std::uint64_t buffers_bytes, std::uint64_t tier_bytes) {
+  budget_.set_allowed(buffers_bytes);
+  tier_allowed_bytes_ = tier_bytes;
   share();
 }
 
 std::uint64_t HostBuffers::tier_share() const {
-  return budget_bytes() - std::min(budget_bytes(), budget_.used_bytes());
+  const std::uint64_t whole = budget_.budget_bytes();
+  return std::min(whole - std::min(whole, budget_.used_bytes()), tier_allowed_bytes_);
 }
 
 void HostBuffers::share() {

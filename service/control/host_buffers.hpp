@@ -33,8 +33,8 @@ class HostBuffers {
 
   // Once, before the first buffer.
   void share_with(std::shared_ptr<HostTier> tier);
-  // What pressure leaves of the budget to buffers and tier together. Buffers that exist stay; the tier gives way at once.
-  void set_allowed(std::uint64_t bytes);
+  // What pressure leaves of the budget. Buffers that exist stay; the tier gives way at once.
+  void set_allowed(std::uint64_t buffers_bytes, std::uint64_t tier_bytes);
 
   void open(SessionId session, std::uint32_t user) { budget_.open_session(session, user); }
   // Its buffers are truncated, so that a forked child can't keep the memory, and given back.
@@ -73,6 +73,7 @@ class HostBuffers {
   HostBudget budget_;
   std::map<HostBufferId, Buffer> buffers_;
   std::shared_ptr<HostTier> tier_;
+  std::uint64_t tier_allowed_bytes_ = UINT64_MAX;
 };
 
 }  // namespace penstock
