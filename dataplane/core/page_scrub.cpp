@@ -75,12 +75,14 @@ std::optional<ScrubOrder> PageScrub::next(Nanoseconds now) {
   const PageKey page = choose();
   started_ = now;
   under_way_ = ScrubOrder{.page = page, .generation = pages_.at(page).generation};
+  answers_request_ = requested_.erase(page) > 0;
   return under_way_;
 }
 
 void PageScrub::end(const ScrubOrder& order) {
   CHECK(under_way_ && under_way_->page == order.page && under_way_->generation == order.generation);
   under_way_.reset();
+  answers_request_ = false;
 }
 
 ScrubVerdict PageScrub::summed(const ScrubOrder& order, std::uint64_t sum) {
@@ -88,7 +90,6 @@ ScrubVerdict PageScrub::summed(const ScrubOrder& order, std::uint64_t sum) {
   ++totals_.summed_total;
   const auto at = pages_.find(order.page);
   if (at == pages_.end() || at->second.generation != order.generation) return ScrubVerdict::stale;
-  requested_.erase(order.page);
   if (!at->second.sum) {
     at->second.sum = sum;
     unsummed_.erase(order.page);
@@ -103,9 +104,8 @@ ScrubVerdict PageScrub::summed(const ScrubOrder& order, std::uint64_t sum) {
 }
 
 void PageScrub::failed(const ScrubOrder& order) {
+  // A page that was asked for is not chosen again for that: it would keep the others from their turn.
   end(order);
-  // Asked-for pages would be chosen again at once, and keep the others from their turn.
-  requested_.erase(order.page);
 }
 
 std::optional<std::uint64_t> PageScrub::sum_of(PageKey page, Generation generation) const {
@@ -118,7 +118,7 @@ ScrubStats PageScrub::stats() const {
   ScrubStats stats = totals_;
   stats.pages = pages_.size();
   stats.unsummed = unsummed_.size();
-  stats.requested = requested_.size();
+  stats.requested = requested_.size() + (answers_request_ ? 1 : 0);
   return stats;
 }
 

@@ -7,7 +7,8 @@
 //
 // 1. At most one page is being summed up. An answer about another generation than the present one changes nothing.
 // 2. Orders start at most as often as the rates say; time that passed unused is not made up for.
-// 3. Pages asked for go first, then pages that have no sum, then the others in the order of their keys, round and round.
+// 3. A request is answered by sums that were begun after it: what was wrong before it is found by it.
+// 4. Pages asked for go first, then pages that have no sum, then the others in the order of their keys, round and round.
 #pragma once
 
 #include <chrono>
@@ -103,6 +104,7 @@ class PageScrub {
   std::set<PageKey> unsummed_, requested_;  // Subsets of pages_.
   std::optional<PageKey> soon_, rolled_;    // The last one chosen: of the two sets, and by rolling.
   std::optional<ScrubOrder> under_way_;
+  bool answers_request_ = false;        // The one under way.
   std::optional<Nanoseconds> started_;  // The last order.
   ScrubFinding finding_;
   ScrubStats totals_;

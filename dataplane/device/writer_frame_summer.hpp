@@ -27,6 +27,13 @@ class WriterFrameSummer final : public FrameSummer {
     if (sum) fence_.reset();
     return sum;
   }
+  bool sums_fills() const override { return true; }
+  Result<FenceId> start_fill(FrameId frame) override {
+    const FenceId fence = TRY(writer_.sum(frame));
+    writer_.flush();
+    return fence;
+  }
+  std::optional<Result<std::uint64_t>> take_fill(FenceId fence) override { return writer_.take_sum(fence); }
 
  private:
   FrameWriter& writer_;

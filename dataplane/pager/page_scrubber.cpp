@@ -29,7 +29,7 @@ void PageScrubber::resident(PageKey page, Generation generation) {
   if (at == pages_.end() || at->second.generation != generation) return;
   // Again, when an eviction is given up: then its sum is known, or it is known to be corrupt.
   if (std::exchange(at->second.resident, true)) return;
-  scrub_.resident(page, generation);
+  scrub_.resident(page, generation, at->second.sum);
 }
 
 void PageScrubber::destroyed(FrameId frame) {
@@ -42,6 +42,50 @@ void PageScrubber::destroyed(FrameId frame) {
   scrub_.gone(page);
   corrupt_.erase(page);
   pages_.erase(at);
+}
+
+bool PageScrubber::holds_back(const Loaded& loaded) {
+  if (!summer_ || !summer_->sums_fills() || !loaded.ok) return false;
+  const auto at = pages_.find(loaded.page);
+  if (at == pages_.end() || at->second.generation != loaded.generation) return false;
+  held_.push_back({.loaded = loaded, .frame = at->second.frame});
+  return true;
+}
+
+void PageScrubber::take_filled(std::vector<Loaded>& ended) {
+  std::erase_if(held_, [&](Held& held) { return end(held, ended); });
+}
+
+// Whatever becomes of its sum, the page is filled.
+bool PageScrubber::end(Held& held, std::vector<Loaded>& ended) {
+  if (!held.fence) {
+    const Result<FenceId> fence = summer_->start_fill(held.frame);
+    if (!fence && fence.error().code == Errc::busy) return false;
+    if (fence) held.fence = *fence;
+    if (fence) return false;
+  } else {
+    const std::optional<Result<std::uint64_t>> sum = summer_->take_fill(*held.fence);
+    if (!sum) return false;
+    const auto at = pages_.find(held.loaded.page);
+    const bool is_there = at != pages_.end() && at->second.generation == held.loaded.generation;
+    if (*sum && is_there) at->second.sum = **sum;
+  }
+  if (!held.released) ended.push_back(held.loaded);
+  return true;
+}
+
+std::vector<PageScrubber::Held>::const_iterator PageScrubber::find_held(PageKey page) const {
+  return std::ranges::find_if(
+      held_, [page](const Held& held) { return !held.released && held.loaded.page == page; });
+}
+
+void PageScrubber::release(std::optional<PageKey> page, std::vector<Loaded>& ended) {
+  for (Held& held : held_) {
+    if (held.released || (page && held.loaded.page != *page)) continue;
+    held.released = true;
+    ended.push_back(held.loaded);
+  }
+  std::erase_if(held_, [](const Held& held) { return held.released && !held.fence; });
 }
 
 std::optional<ScrubFinding> PageScrubber::advance(Nanoseconds now, bool may_share) {

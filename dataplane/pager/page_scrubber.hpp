@@ -4,7 +4,9 @@
 //  1. Watched are pages that the service fills and nobody may write to: those of file and assembled tables.
 //  2. Sums are taken by the FrameSummer's own thread, or by the device's writer. Here it costs a descriptor's copy or a
 //     message each, and nothing on the way of a fault.
-//  3. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
+//  3. Where the summer can, a page is summed up when it has been filled, before anybody hears that it is there: what is
+//     wrong later is found. Else its first sum is taken in its turn, and what was wrong before that is not.
+//  4. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
 //
 // Dataplane thread.
 #pragma once
@@ -14,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "dataplane/core/page_scrub.hpp"
 #include "dataplane/core/pager_events.hpp"
@@ -31,6 +34,13 @@ class PageScrubber {
   void loading(PageKey page, Generation generation, FrameId frame);
   void resident(PageKey page, Generation generation);
   void destroyed(FrameId frame);
+
+  // A load has ended. True: its answer is held until the page has been summed up, then take_filled() appends it.
+  bool holds_back(const Loaded& loaded);
+  void take_filled(std::vector<Loaded>& ended);
+  bool holds(PageKey page) const { return find_held(page) != held_.end(); }
+  // The answer of a page, or of all of them, is wanted without a sum.
+  void release(std::optional<PageKey> page, std::vector<Loaded>& ended);
 
   // Takes the sum that is there, and asks for the next. `may_share`: no copy of a page is under way, whose frame could not
   // be published. Returns what has just been found corrupt.
@@ -50,11 +60,20 @@ class PageScrubber {
     Generation generation{};
     FrameId frame{};
     bool resident = false;
+    std::optional<std::uint64_t> sum{};  // As it was when it had been filled.
+  };
+  struct Held {
+    Loaded loaded;
+    FrameId frame{};
+    std::optional<FenceId> fence{};  // None: the summer was busy.
+    bool released = false;           // Its answer has gone; the sum is still to be taken off the summer.
   };
 
   void take_sum(std::optional<ScrubFinding>& found);
   void start(Nanoseconds now);
   Result<> start_summing(FrameId frame);
+  std::vector<Held>::const_iterator find_held(PageKey page) const;
+  bool end(Held& held, std::vector<Loaded>& ended);
 
   FrameOwner& owner_;
   const std::unique_ptr<FrameSummer> summer_;
@@ -64,6 +83,7 @@ class PageScrubber {
   std::unordered_map<FrameId, PageKey> frames_;  // Of pages_.
   std::map<PageKey, Generation> corrupt_;
   std::optional<ScrubOrder> under_way_;
+  std::vector<Held> held_;  // In the order of their loads' ends.
 };
 
 }  // namespace penstock

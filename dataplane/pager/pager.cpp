@@ -139,6 +139,7 @@ void Pager::poll_device() {
   } while (count == done.size());
 
   const Result<FenceId> reached = writer_.reached();
+  take_filled();
   if (!reached) {
     const bool for_good = reached.error().code == Errc::closed;
     change_condition(for_good ? DeviceCondition::quarantined : DeviceCondition::recovering);
@@ -170,9 +171,11 @@ void Pager::poll_loads() {
       failed.detail = loads_->failure_of(loaded.page.table);
       news_.log(std::move(failed));
     }
+    if (!stopping() && scrubber_.holds_back(loaded)) continue;
     later(loaded);
   }
   loaded_.clear();
+  take_filled();
 }
 
 void Pager::start_copies() {

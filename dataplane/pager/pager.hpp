@@ -139,6 +139,8 @@ class Pager {
   // pager_scrub.cpp
   void scrub();
   void answer_scrubs();
+  void take_filled();
+  void release_filled(std::optional<PageKey> page);
   void reload(PageKey page);
   void finish_closed_tables();
 
@@ -223,7 +225,7 @@ class Pager {
   Nanoseconds now_{};
   std::vector<Event> events_, feeding_;
   std::vector<PagerMail> mail_batch_;
-  std::vector<Loaded> loaded_;
+  std::vector<Loaded> loaded_, filled_;
   std::vector<Nanoseconds> unsettled_;
   PeerSession* collecting_ = nullptr;  // Whose batch is collected and not sent.
   std::deque<CopyFence> copy_fences_;

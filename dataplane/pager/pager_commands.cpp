@@ -33,6 +33,7 @@ void Pager::run(const Load& command) {
         .page = command.page, .generation = command.generation, .ok = false, .reason = FailureKind::closing});
     return;
   }
+  if (scrubber_.holds(command.page)) return;  // All that is left to do is its sum.
   scrubber_.loading(command.page, command.generation, command.frame);
   loads_->load(command);
   loads_touched_ = true;
@@ -40,6 +41,7 @@ void Pager::run(const Load& command) {
 }
 
 void Pager::run(const CancelLoad& command) {
+  release_filled(command.page);
   loads_->cancel(command);
   loads_touched_ = true;
 }

@@ -183,6 +183,7 @@ void Pager::take(const mail::Stop&) {
   }
   for (const OpenScrub& scrub : std::exchange(scrubs_, {})) refuse(scrub.request, FailureKind::closing);
   loads_->cancel_all();
+  release_filled(std::nullopt);
   loads_touched_ = true;
 }
 

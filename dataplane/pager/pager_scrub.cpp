@@ -27,6 +27,19 @@ void Pager::scrub() {
   answer_scrubs();
 }
 
+// Pages that were filled and have their first sum.
+void Pager::take_filled() {
+  scrubber_.take_filled(filled_);
+  for (const Loaded& loaded : filled_) later(loaded);
+  filled_.clear();
+}
+
+void Pager::release_filled(std::optional<PageKey> page) {
+  scrubber_.release(page, filled_);
+  for (const Loaded& loaded : filled_) later(loaded);
+  filled_.clear();
+}
+
 void Pager::take(const mail::ScrubTable& message) {
   const auto table = tables_.find(message.table);
   if (!message.any_table && (table == tables_.end() || table->second.closing)) {

@@ -78,6 +78,10 @@ RunCommand define_evict(CLI::App& app) {
 }
 
 RunCommand define_scrub(CLI::App& app) {
+  app.footer(
+      "A page on a GPU is compared with its checksum from the end of its load. A page in host memory, which "
+      "nobody but\n"
+      "the service can write to, with its first checksum, which is taken some time after the load.");
   return [wanted = add_options(app)](const Context& context) {
     return ask_of(context, "scrub", *wanted, scrubbed_text);
   };

@@ -46,8 +46,8 @@ class FrameFiller {
   virtual Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                const CopyConversion& conversion) = 0;
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
-  // The checksum (dataplane/kernels/convert.hpp) of a whole mapped frame, taken behind what is queued for it. One at a
-  // time: Errc::busy.
+  // The checksum (dataplane/kernels/convert.hpp) of a whole mapped frame, taken behind what is queued for it. A few
+  // at a time: Errc::busy.
   virtual Result<FenceId> checksum(FrameId frame) {
     static_cast<void>(frame);
     return Error{Errc::unsupported, 0, "checksum"};

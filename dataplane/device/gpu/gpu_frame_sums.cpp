@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GpuFrameWriter: checksums of frames.
+#include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/device/gpu/gpu_frame_writer.hpp"
@@ -24,51 +24,57 @@ DriverCode GpuFrameWriter::prepare_sum(std::uint64_t bytes) {
     if (!made.ok()) return made;
     sum_stream_ = stream;
   }
-  const std::uint64_t wanted = sum_bytes + checksum_tiles(bytes) * sizeof(ChecksumTile);
-  if (sum_memory_ && sum_memory_->chunk_bytes() >= wanted) return {};
-  sum_memory_.reset();
-  const DriverCode made = Staging::make(*context_, wanted, 1, sum_memory_);
-  if (made.ok()) sum_at_ = sum_memory_->take().data();
+  if (sum_memory_) return {};
+  const DriverCode made = Staging::make(*context_, sum_bytes + checksum_tiles(bytes) * sizeof(ChecksumTile),
+                                        options_.sums, sum_memory_);
+  while (made.ok() && sum_memory_->free_chunks() > 0) idle_sums_.push_back(sum_memory_->take().data());
   return made;
 }
 
 Result<FenceId> GpuFrameWriter::checksum(FrameId frame) {
   if (!has_kernels_) return Error{Errc::unsupported, 0, "checksum without device code"};
   TRY(ready_to_queue());
-  if (open_sum_) return Error{Errc::busy, 0, "checksum"};
   MappedFrame& mapped = at(frame);
   DriverCode code = prepare_sum(mapped.bytes);
+  if (code.ok() && idle_sums_.empty()) return Error{Errc::busy, 0, "checksum"};
   // Behind what fills the frame, on its own stream.
   if (code.ok()) code = wait_for(*sum_stream_, mapped.last);
   if (!code.ok()) return lose(code);
   tiles_.clear();
   cut_tiles(static_cast<std::uint64_t>(mapped.at), mapped.bytes, 0, tiles_);
-  std::memset(sum_at_, 0, sum_bytes);
-  std::memcpy(sum_at_ + sum_bytes, tiles_.data(), tiles_.size() * sizeof(ChecksumTile));
-  const DeviceAddress sums = sum_memory_->device_address(sum_at_);
+  std::byte* const sum = idle_sums_.back();
+  CHECK(sum_bytes + tiles_.size() * sizeof(ChecksumTile) <= sum_memory_->chunk_bytes());
+  std::memset(sum, 0, sum_bytes);
+  std::memcpy(sum + sum_bytes, tiles_.data(), tiles_.size() * sizeof(ChecksumTile));
+  const DeviceAddress sums = sum_memory_->device_address(sum);
   code = context_->launch_checksum(sums + sum_bytes, static_cast<std::uint32_t>(tiles_.size()), sums,
                                    *sum_stream_);
   if (!code.ok()) return lose(code);
   const FenceId fence = TRY(fence_behind(*sum_stream_));
-  open_sum_ = OpenSum{.frame = frame, .fence = fence, .bytes = mapped.bytes};
+  idle_sums_.pop_back();
+  open_sums_.push_back({.frame = frame, .fence = fence, .bytes = mapped.bytes, .at = sum});
   return fence;
 }
 
 std::optional<Result<std::uint64_t>> GpuFrameWriter::take_checksum(FenceId fence) {
-  CHECK(open_sum_ && open_sum_->fence == fence);
+  const auto open = std::ranges::find(open_sums_, fence, &OpenSum::fence);
+  CHECK(open != open_sums_.end());
   {
     const std::lock_guard lock(mutex_);
     if (!loss_.ok()) return Error{Errc::device, loss_.native, loss_.call};
     if (reached_ < fence) return std::nullopt;
   }
   std::uint64_t sum = 0;
-  std::memcpy(&sum, sum_at_, sizeof sum);
-  return checksum_total(sum, std::exchange(open_sum_, std::nullopt)->bytes);
+  std::memcpy(&sum, open->at, sizeof sum);
+  const std::uint64_t total = checksum_total(sum, open->bytes);
+  idle_sums_.push_back(open->at);
+  open_sums_.erase(open);
+  return total;
 }
 
 // Before its mapping goes.
 DriverCode GpuFrameWriter::end_sum_of(FrameId frame) {
-  if (!open_sum_ || open_sum_->frame != frame) return {};
+  if (std::ranges::find(open_sums_, frame, &OpenSum::frame) == open_sums_.end()) return {};
   return context_->synchronize(*sum_stream_);
 }
 

@@ -31,6 +31,7 @@ struct GpuWriterOptions {
   // Page-locked memory for what is converted on its way, and for the lists of what the device is to convert.
   std::uint64_t staging_chunk_bytes = 1ull << 20;
   std::size_t staging_chunks = 16;
+  std::size_t sums = 8;  // Under way at once.
 };
 
 class GpuFrameWriter final : public FrameFiller {
@@ -90,6 +91,7 @@ class GpuFrameWriter final : public FrameFiller {
     FrameId frame{};
     FenceId fence{};
     std::uint64_t bytes = 0;
+    std::byte* at = nullptr;  // The sum, and behind it the list of tiles.
   };
 
   Result<> prepare();
@@ -138,12 +140,12 @@ class GpuFrameWriter final : public FrameFiller {
   std::vector<EventHandle> events_made_;  // All of them, for the end.
   FenceId newest_{};
   std::unique_ptr<Staging> staging_;
-  // Made at the first checksum: its stream, and one chunk for the sum and the list of tiles.
+  // Made at the first checksum: its stream, and a chunk for each that may be under way.
   std::optional<StreamHandle> sum_stream_;
   std::unique_ptr<Staging> sum_memory_;
-  std::byte* sum_at_ = nullptr;
-  std::vector<ChecksumTile> tiles_;  // Scratch.
-  std::optional<OpenSum> open_sum_;
+  std::vector<std::byte*> idle_sums_;  // Chunks.
+  std::vector<ChecksumTile> tiles_;    // Scratch.
+  std::vector<OpenSum> open_sums_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import daemon
-from test_gpu_devices import GpuDaemon, needs_fakes
+from test_gpu_devices import PAGE, GpuDaemon, needs_fakes
 
 MIB = 1 << 20
 
@@ -50,17 +50,18 @@ def flip_in_frame(pid: int, offset: int) -> int:
 
 
 class Scrub(unittest.TestCase):
-    def watch(self, running: daemon.Daemon, flip: Callable[[], int]) -> None:
+    def load(self, running: daemon.Daemon) -> tuple[Path, int]:
         path = running.folder / "m.safetensors"
         daemon.write_checkpoint(path, tensors=8)
         self.assertNotIn("error", running.ask("load", str(path)))
-        pages = running.device()["used_bytes"]
-        first = running.ask("scrub", str(path))
-        self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, first)
-        self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, running.ask("scrub", str(path)))
+        return path, running.device()["used_bytes"]
+
+    def watch(self, running: daemon.Daemon, path: Path, pages: int, flip: Callable[[], int]) -> None:
         self.assertGreater(flip(), 0)
-        # The background may find some of them first.
-        asked = running.ask("scrub", str(path))["corrupt_pages"]
+        self.assertIn("corrupt_pages", running.ask("scrub", str(path)))
+        # By this request, or in the background just before it.
+        found = running.device()["corrupt_pages"]
+        self.assertGreater(found, 0)
         # Read again, by itself, and right.
         self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == pages))
         time_limit = time.monotonic() + 20
@@ -79,13 +80,34 @@ class Scrub(unittest.TestCase):
         for vendor in ("cuda", "hip"):
             needs_fakes(self, vendor)
             with self.subTest(vendor), GpuDaemon(vendor) as running:
-                self.watch(running, lambda service=running: flip_in_frame(service.process.pid, 12 * MIB))
+                path, pages = self.load(running)
+                # At once: nobody has summed up anything since the load.
+                self.watch(running, path, pages,
+                           lambda service=running: flip_in_frame(service.process.pid, 12 * MIB))
+                self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, running.ask("scrub", str(path)))
+
+    def test_flips_at_any_time_after_the_load(self) -> None:
+        needs_fakes(self, "cuda")
+        # Sums that take long: one may be under way when the byte is flipped, and when the scrub is asked for.
+        for delay in ("20", "20000"):
+            with self.subTest(delay), GpuDaemon("cuda", PENSTOCK_FAKE_STREAM_DELAY_US=delay) as running:
+                path, pages = self.load(running)
+                for turn in range(1, 5):
+                    self.assertGreater(flip_in_frame(running.process.pid, 12 * MIB), 0)
+                    self.assertIn("corrupt_pages", running.ask("scrub", str(path)))
+                    self.assertEqual(turn * pages // PAGE, running.device()["corrupt_pages"])
+                    self.assertNotIn("error", running.ask("load", str(path)))
 
     def test_of_host_frames(self) -> None:
         if os.geteuid() != 0:
             self.skipTest("requires root: the memory of another process")
         with daemon.Daemon() as running:
-            self.watch(running, lambda: flip_in_mapping(running.process.pid, "penstock-frame", 5 * MIB))
+            path, pages = self.load(running)
+            # Host memory that is sealed has its first sum in its turn: nobody but the service can write to it.
+            first = running.ask("scrub", str(path))
+            self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, first)
+            self.watch(running, path, pages,
+                       lambda: flip_in_mapping(running.process.pid, "penstock-frame", 5 * MIB))
 
     def test_the_background_finds_it_without_being_asked(self) -> None:
         needs_fakes(self, "cuda")
@@ -93,7 +115,6 @@ class Scrub(unittest.TestCase):
             path = running.folder / "m.safetensors"
             daemon.write_checkpoint(path, tensors=8)
             self.assertNotIn("error", running.ask("load", str(path)))
-            running.ask("scrub", str(path))
             flip_in_frame(running.process.pid, 12 * MIB)
             self.assertTrue(daemon.wait_until(lambda: running.device()["corrupt_pages"] > 0, 20))
 

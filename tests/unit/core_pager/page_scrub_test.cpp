@@ -129,6 +129,23 @@ TEST(PageScrub, ServesARequestBeforeItRollsOn) {
   EXPECT_EQ(rig.run(1800ms).size(), 6u);
 }
 
+TEST(PageScrub, ARequestIsAnsweredByASumThatWasBegunAfterIt) {
+  Rig rig;
+  rig.scrub.resident(page(1, 0), Generation{1}, 1000);
+  const auto before = rig.scrub.next(0s);
+  ASSERT_TRUE(before);
+  // The page goes bad behind what was summed up already.
+  rig.broken = page(1, 0);
+  EXPECT_EQ(rig.scrub.request(TableId{1}), 1u);
+  EXPECT_EQ(rig.scrub.summed(*before, 1000), ScrubVerdict::intact);
+  EXPECT_EQ(rig.scrub.stats().requested, 1u);
+  const auto after = rig.scrub.next(1s);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(rig.scrub.stats().requested, 1u);
+  EXPECT_EQ(rig.scrub.summed(*after, 666), ScrubVerdict::corrupt);
+  EXPECT_EQ(rig.scrub.stats().requested, 0u);
+}
+
 TEST(PageScrub, WithoutARollingRateLooksOnRequestOnly) {
   Rig rig({.soon = page_bytes * 10, .rolling = 0});
   rig.scrub.resident(page(1, 0), Generation{1});

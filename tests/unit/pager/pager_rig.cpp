@@ -22,7 +22,7 @@ std::unique_ptr<Mailbox<T>> mailbox_of(std::size_t capacity) {
 
 }  // namespace
 
-PagerRig::PagerRig(const PagerRigOptions& options)
+PagerRig::PagerRig(PagerRigOptions options)
     : device(options.device),
       checked(device.owner(), device.writer()),
       mailbox(mailbox_of<PagerMail>(256)),
@@ -36,17 +36,17 @@ PagerRig::PagerRig(const PagerRigOptions& options)
   auto loads = std::make_unique<LoadPipeline>(*std::move(ring), *std::move(stream), checked.writer(),
                                               checked.owner().limits(),
                                               LoadPipelineOptions{.read_bytes_max = 16 * 1024});
-  pager = std::make_unique<Pager>(
-      Pager::Parts{.owner = checked.owner(),
-                   .writer = checked.writer(),
-                   .loads = std::move(loads),
-                   .policy = std::make_unique<SimpleEviction>(),
-                   .mail = *mailbox,
-                   .news = *news,
-                   .watch = watch,
-                   .stats = stats,
-                   .summer = options.scrubs ? std::make_unique<HostFrameSummer>() : nullptr},
-      options.pager);
+  pager = std::make_unique<Pager>(Pager::Parts{.owner = checked.owner(),
+                                               .writer = checked.writer(),
+                                               .loads = std::move(loads),
+                                               .policy = std::make_unique<SimpleEviction>(),
+                                               .mail = *mailbox,
+                                               .news = *news,
+                                               .watch = watch,
+                                               .stats = stats,
+                                               .summer = options.scrubs ? std::make_unique<HostFrameSummer>()
+                                                                        : std::move(options.summer)},
+                                  options.pager);
 }
 
 ScriptedPort* PagerRig::open_session(std::uint32_t session, std::uint64_t private_bytes_max) {

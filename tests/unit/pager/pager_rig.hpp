@@ -22,6 +22,7 @@ struct PagerRigOptions {
   PagerOptions pager{};
   std::size_t news_messages = 1024;
   bool scrubs = false;  // On a thread of its own, as on host memory.
+  std::unique_ptr<FrameSummer> summer = nullptr;
 };
 
 class RecordedWatch final : public PeerWatch {
@@ -35,7 +36,7 @@ class RecordedWatch final : public PeerWatch {
 
 class PagerRig {
  public:
-  explicit PagerRig(const PagerRigOptions& options = {});
+  explicit PagerRig(PagerRigOptions options = {});
 
   ScriptedPort* open_session(std::uint32_t session, std::uint64_t private_bytes_max = 0);
   // Opens a table with the identity layout over a file of patterned bytes.
