@@ -2,8 +2,11 @@
 #include "service/device_setup.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "dataplane/base/units.hpp"
@@ -23,6 +26,14 @@ ReaderOptions reader_options(const ReaderConfig& config) {
     case ReaderIo::pread: options.io = ReaderOptions::Io::pread; break;
   }
   return options;
+}
+
+void say_scrubbing_is_off(const std::string& id, const SumsOff& off) {
+  const std::string why =
+      off.writer_lost ? std::string("the process that fills its memory was lost while one was taken")
+                      : fmt::format("{} ({}), again and again", off.error.operation, off.error.native);
+  spdlog::warn("device {}: scrubbing is off for {} s: no checksums of its pages: {}", id,
+               std::chrono::duration_cast<std::chrono::seconds>(off.off).count(), why);
 }
 
 }  // namespace
@@ -45,6 +56,7 @@ Outcome<DeviceSetup> start_device(const Config& config, DeviceSetup setup, Share
   options.pager.revoke_deadline = config.service.revoke_deadline;
   options.pager.cooperative_deadline = config.service.cooperative_deadline;
   options.pager.stop_deadline = std::chrono::seconds(3);
+  options.pager.on_sums_off = [id = setup.id](const SumsOff& off) { say_scrubbing_is_off(id, off); };
   auto thread = DataplaneThread::start(std::move(device), std::make_unique<SimpleEviction>(), options);
   if (!thread) return tl::unexpected(thread.error());
   setup.thread = std::move(*thread);

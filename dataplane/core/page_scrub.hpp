@@ -73,6 +73,8 @@ class PageScrub {
   void gone(PageKey page);
   // Pages of the table are summed up soon; of all tables without one. Returns how many.
   std::uint64_t request(std::optional<TableId> table);
+  // No sums can be taken now.
+  void withdraw_requests() { requested_.clear(); }
 
   // When next() will give an order; `never` while one is being carried out or there is nothing to do.
   Nanoseconds due(Nanoseconds now) const;

@@ -44,31 +44,33 @@ void PageScrubber::destroyed(FrameId frame) {
   pages_.erase(at);
 }
 
-bool PageScrubber::holds_back(const Loaded& loaded) {
-  if (!summer_ || !summer_->sums_fills() || !loaded.ok) return false;
+bool PageScrubber::holds_back(Nanoseconds now, const Loaded& loaded) {
+  if (!summer_ || !summer_->sums_fills() || !loaded.ok || rest_.rests(now)) return false;
   const auto at = pages_.find(loaded.page);
   if (at == pages_.end() || at->second.generation != loaded.generation) return false;
   held_.push_back({.loaded = loaded, .frame = at->second.frame});
   return true;
 }
 
-void PageScrubber::take_filled(std::vector<Loaded>& ended) {
-  std::erase_if(held_, [&](Held& held) { return end(held, ended); });
+void PageScrubber::take_filled(Nanoseconds now, std::vector<Loaded>& ended) {
+  std::erase_if(held_, [&](Held& held) { return end(now, held, ended); });
 }
 
 // Whatever becomes of its sum, the page is filled.
-bool PageScrubber::end(Held& held, std::vector<Loaded>& ended) {
-  if (!held.fence) {
+bool PageScrubber::end(Nanoseconds now, Held& held, std::vector<Loaded>& ended) {
+  if (!held.fence && !rest_.rests(now)) {
     const Result<FenceId> fence = summer_->start_fill(held.frame);
     if (!fence && fence.error().code == Errc::busy) return false;
     if (fence) held.fence = *fence;
     if (fence) return false;
-  } else {
+  } else if (held.fence) {
     const std::optional<Result<std::uint64_t>> sum = summer_->take_fill(*held.fence);
     if (!sum) return false;
     const auto at = pages_.find(held.loaded.page);
     const bool is_there = at != pages_.end() && at->second.generation == held.loaded.generation;
     if (*sum && is_there) at->second.sum = **sum;
+    if (*sum) rest_.succeeded();
+    if (!*sum) failed(now, sum->error());
   }
   if (!held.released) ended.push_back(held.loaded);
   return true;
@@ -90,16 +92,26 @@ void PageScrubber::release(std::optional<PageKey> page, std::vector<Loaded>& end
 
 std::optional<ScrubFinding> PageScrubber::advance(Nanoseconds now, bool may_share) {
   std::optional<ScrubFinding> found;
-  if (under_way_) take_sum(found);
-  if (!under_way_ && may_share) start(now);
+  if (under_way_) take_sum(now, found);
+  if (!under_way_ && may_share && !rest_.rests(now)) start(now);
   return found;
 }
 
-void PageScrubber::take_sum(std::optional<ScrubFinding>& found) {
+// A lost writer answers Errc::device. One that was lost already, before the sum was asked for, is nobody's fault here.
+void PageScrubber::failed(Nanoseconds now, const Error& error) {
+  if (const std::optional<SumsOff> off = rest_.failed(now, error)) notice_ = off;
+  if (rest_.is_off(now)) scrub_.withdraw_requests();
+}
+
+void PageScrubber::take_sum(Nanoseconds now, std::optional<ScrubFinding>& found) {
   const std::optional<Result<std::uint64_t>> sum = summer_->take();
   if (!sum) return;
   const ScrubOrder order = *std::exchange(under_way_, std::nullopt);
-  if (!*sum) return scrub_.failed(order);
+  if (!*sum) {
+    scrub_.failed(order);
+    return failed(now, sum->error());
+  }
+  rest_.succeeded();
   if (scrub_.summed(order, **sum) != ScrubVerdict::corrupt) return;
   found = scrub_.finding();
   corrupt_.insert_or_assign(order.page, order.generation);
@@ -123,7 +135,8 @@ Nanoseconds PageScrubber::due(Nanoseconds now) const {
   if (under_way_) return now + look_again;
   // What can't be started at once, because of a copy, is looked at again.
   const Nanoseconds due = scrub_.due(now);
-  return due == PageScrub::never ? due : std::max(due, now + look_again);
+  if (due == PageScrub::never) return due;
+  return std::max({due, now + look_again, rest_.until()});
 }
 
 }  // namespace penstock

@@ -6,7 +6,9 @@
 //     message each, and nothing on the way of a fault.
 //  3. Where the summer can, a page is summed up when it has been filled, before anybody hears that it is there: what is
 //     wrong later is found. Else its first sum is taken in its turn, and what was wrong before that is not.
-//  4. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
+//  4. A sum that fails, and the loss of a writer under one, cost nothing but that sum: see sum_rest.hpp. While sums are off
+//     nothing is held back, and requests are answered with what was summed up.
+//  5. A page that was found corrupt is named by corrupt() until it is gone: a page in use can't be taken at once.
 //
 // Dataplane thread.
 #pragma once
@@ -16,12 +18,14 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dataplane/core/page_scrub.hpp"
 #include "dataplane/core/pager_events.hpp"
 #include "dataplane/device/device_memory.hpp"
 #include "dataplane/device/frame_summer.hpp"
+#include "dataplane/pager/sum_rest.hpp"
 
 namespace penstock {
 
@@ -36,8 +40,8 @@ class PageScrubber {
   void destroyed(FrameId frame);
 
   // A load has ended. True: its answer is held until the page has been summed up, then take_filled() appends it.
-  bool holds_back(const Loaded& loaded);
-  void take_filled(std::vector<Loaded>& ended);
+  bool holds_back(Nanoseconds now, const Loaded& loaded);
+  void take_filled(Nanoseconds now, std::vector<Loaded>& ended);
   bool holds(PageKey page) const { return find_held(page) != held_.end(); }
   // The answer of a page, or of all of them, is wanted without a sum.
   void release(std::optional<PageKey> page, std::vector<Loaded>& ended);
@@ -49,6 +53,10 @@ class PageScrubber {
   Nanoseconds due(Nanoseconds now) const;
   // Pages of the table, or all of them, are summed up soon: how many.
   std::uint64_t request(std::optional<TableId> table) { return scrub_.request(table); }
+  // Nothing is summed up now.
+  bool is_off(Nanoseconds now) const { return rest_.is_off(now); }
+  // What is to be logged, once each.
+  std::optional<SumsOff> take_notice() { return std::exchange(notice_, std::nullopt); }
   // Nothing that was asked for is waiting or under way.
   bool has_answered() const { return scrub_.stats().requested == 0; }
   // To be evicted: pages and the generation that is corrupt.
@@ -69,11 +77,12 @@ class PageScrubber {
     bool released = false;           // Its answer has gone; the sum is still to be taken off the summer.
   };
 
-  void take_sum(std::optional<ScrubFinding>& found);
+  void take_sum(Nanoseconds now, std::optional<ScrubFinding>& found);
+  void failed(Nanoseconds now, const Error& error);
   void start(Nanoseconds now);
   Result<> start_summing(FrameId frame);
   std::vector<Held>::const_iterator find_held(PageKey page) const;
-  bool end(Held& held, std::vector<Loaded>& ended);
+  bool end(Nanoseconds now, Held& held, std::vector<Loaded>& ended);
 
   FrameOwner& owner_;
   const std::unique_ptr<FrameSummer> summer_;
@@ -83,6 +92,8 @@ class PageScrubber {
   std::unordered_map<FrameId, PageKey> frames_;  // Of pages_.
   std::map<PageKey, Generation> corrupt_;
   std::optional<ScrubOrder> under_way_;
+  SumRest rest_;
+  std::optional<SumsOff> notice_;
   std::vector<Held> held_;  // In the order of their loads' ends.
 };
 

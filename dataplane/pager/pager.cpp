@@ -171,7 +171,7 @@ void Pager::poll_loads() {
       failed.detail = loads_->failure_of(loaded.page.table);
       news_.log(std::move(failed));
     }
-    if (!stopping() && scrubber_.holds_back(loaded)) continue;
+    if (!stopping() && scrubber_.holds_back(now_, loaded)) continue;
     later(loaded);
   }
   loaded_.clear();

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -51,6 +52,7 @@ struct PagerOptions {
   std::uint32_t pinned_pages = 8192;                            // Looked at each period.
   Nanoseconds retry_period = std::chrono::milliseconds(5);
   ScrubRates scrub{.soon = 1ull << 30, .rolling = 64ull << 20};
+  std::function<void(const SumsOff&)> on_sums_off{};  // For the log. Dataplane thread.
 };
 
 class Pager {

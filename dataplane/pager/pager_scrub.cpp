@@ -24,12 +24,14 @@ void Pager::scrub() {
     loads_->distrust(found->page);
     later(EvictPage{.page = found->page, .generation = found->generation});
   }
+  if (const std::optional<SumsOff> off = scrubber_.take_notice(); off && options_.on_sums_off)
+    options_.on_sums_off(*off);
   answer_scrubs();
 }
 
 // Pages that were filled and have their first sum.
 void Pager::take_filled() {
-  scrubber_.take_filled(filled_);
+  scrubber_.take_filled(now_, filled_);
   for (const Loaded& loaded : filled_) later(loaded);
   filled_.clear();
 }
@@ -46,6 +48,7 @@ void Pager::take(const mail::ScrubTable& message) {
     return refuse(message.request, FailureKind::not_found);
   }
   if (stopping()) return refuse(message.request, FailureKind::closing);
+  if (scrubber_.is_off(now_)) return refuse(message.request, FailureKind::device_unhealthy);
   const ScrubStats now = scrubber_.stats();
   const std::uint64_t pages =
       scrubber_.request(message.any_table ? std::nullopt : std::optional(message.table));
@@ -59,9 +62,12 @@ void Pager::take(const mail::ScrubTable& message) {
 void Pager::answer_scrubs() {
   if (scrubs_.empty() || !scrubber_.has_answered()) return;
   const ScrubStats now = scrubber_.stats();
+  const bool off = scrubber_.is_off(now_);
   for (const OpenScrub& scrub : scrubs_) {
     news_.answer(RequestDone{
         .request = scrub.request,
+        .result = off ? TicketResult::failed : TicketResult::done,
+        .reason = off ? FailureKind::device_unhealthy : FailureKind::internal,
         .bytes = std::min(scrub.pages, now.summed_total - scrub.summed_before) * device_.frame_bytes,
         .corrupt_pages = now.corrupt_total - scrub.corrupt_before});
   }

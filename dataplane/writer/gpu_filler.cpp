@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "dataplane/base/check.hpp"
 #include "dataplane/device/gpu/gpu_frame_owner.hpp"
 #include "dataplane/device/gpu/self_test.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
@@ -22,6 +21,9 @@ Outcome<std::shared_ptr<GpuDriver>> find_gpu(GpuVendor vendor, const std::string
   return fail(FailureKind::device_unhealthy, "no GPU " + id + " (driver " + why + ")",
               std::move(opened.report.remedy));
 }
+
+// As the drivers number it.
+constexpr DriverCode out_of_memory{.native = 2, .call = "checksum of a frame that was read out"};
 
 }  // namespace
 
@@ -57,15 +59,19 @@ Result<FenceId> GpuFiller::checksum(FrameId frame) {
   if (writer_->has_kernels()) return writer_->checksum(frame);
   if (open_checksum_) return Error{Errc::busy, 0, "checksum"};
   const std::uint64_t bytes = frame_bytes_.at(frame);
-  if (read_out_.size() < bytes) read_out_ = TRY(Mapping::anonymous(bytes, PageKind::transparent));
-  const FenceId fence = TRY(writer_->read_out(frame, read_out_.bytes().first(bytes)));
-  open_checksum_ = {.fence = fence, .bytes = bytes};
+  if (read_out_.size() < bytes) {
+    Result<Mapping> made = Mapping::anonymous(bytes, PageKind::transparent);
+    if (!made) return writer_->fail_sum(out_of_memory);
+    read_out_ = *std::move(made);
+  }
+  const Result<FenceId> fence = writer_->read_out(frame, read_out_.bytes().first(bytes));
+  if (!fence && fence.error().code == Errc::exhausted) return writer_->fail_sum(out_of_memory);
+  if (fence) open_checksum_ = {.fence = *fence, .bytes = bytes};
   return fence;
 }
 
 std::optional<Result<std::uint64_t>> GpuFiller::take_checksum(FenceId fence) {
-  if (writer_->has_kernels()) return writer_->take_checksum(fence);
-  CHECK(open_checksum_ && open_checksum_->fence == fence);
+  if (!open_checksum_ || open_checksum_->fence != fence) return writer_->take_checksum(fence);
   const std::uint64_t bytes = open_checksum_->bytes;
   open_checksum_.reset();
   return penstock::checksum(read_out_.bytes().first(bytes));

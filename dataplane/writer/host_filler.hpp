@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-class HostFiller final : public HostedFiller {
+class HostFiller : public HostedFiller {
  public:
   HostFiller() = default;
 

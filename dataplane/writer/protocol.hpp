@@ -59,7 +59,7 @@ enum class WriterAnswerKind : std::uint8_t {
   ready,       // Once, first: the device can be used. version; value as in pong.
   reached,     // fence; may skip some.
   map_failed,  // frame, fence, native; before that fence. Only `unmap` may follow for the frame.
-  checksum,    // fence, value; before the fence.
+  checksum,    // fence, value; before the fence. If not_taken: code and native say why.
   pong,        // value = free bytes of the device as the writer sees them, or 0.
   failed,      // code (of Errc), native: the writer can't go on and ends.
 };
@@ -73,7 +73,7 @@ struct WriterAnswer {
   FenceId fence{};
   std::uint64_t value = 0;
   FrameId frame{};
-  std::uint32_t reserved = 0;
+  std::uint32_t not_taken = 0;
 };
 static_assert(sizeof(WriterAnswer) == 32 && std::is_trivially_copyable_v<WriterAnswer>);
 

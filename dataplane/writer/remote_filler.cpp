@@ -245,8 +245,12 @@ Result<> RemoteFiller::take(const WriterAnswer& answer) {
       map_failures_[answer.fence] = Error{Errc::exhausted, answer.native, "map a frame in the writer"};
       return {};
     case WriterAnswerKind::checksum:
-      if (!known) return wrong;
-      checksums_[answer.fence] = answer.value;
+      if (!known || answer.code > static_cast<std::uint8_t>(Errc::closed)) return wrong;
+      checksums_.insert_or_assign(
+          answer.fence, answer.not_taken != 0
+                            ? Result<std::uint64_t>(Error{static_cast<Errc>(answer.code), answer.native,
+                                                          "sum up a frame in the writer"})
+                            : answer.value);
       return {};
     case WriterAnswerKind::pong:
       if (!ping_open_) return wrong;
@@ -279,9 +283,7 @@ std::optional<Result<std::uint64_t>> RemoteFiller::take_checksum(FenceId fence) 
     if (running() && reached_ < fence) return std::nullopt;
     return Error{Errc::device, 0, "the device's writer was lost"};
   }
-  const std::uint64_t value = found->second;
-  checksums_.erase(found);
-  return value;
+  return checksums_.extract(found).mapped();
 }
 
 }  // namespace penstock

@@ -135,7 +135,7 @@ class RemoteFiller final : public FrameFiller {
   std::deque<QueuedCommand> commands_;               // Not sent; bounded by queue_depth and the frames alive.
   FenceId newest_{}, reached_{}, told_{};            // told_: to the caller.
   std::unordered_map<FenceId, Error> map_failures_;  // Of this writer.
-  std::unordered_map<FenceId, std::uint64_t> checksums_;
+  std::unordered_map<FenceId, Result<std::uint64_t>> checksums_;
 
   WriterState state_ = WriterState::lost;
   RestartPolicy policy_;

@@ -53,7 +53,7 @@ Result<> WriterLoop::wait() {
 }
 
 Result<> WriterLoop::take_commands() {
-  answer_reached(TRY(filler_.reached()));
+  TRY(answer_reached());
   if (!answers_.empty()) TRY(send_answers());
   while (answers_.empty()) {
     if (next_ == received_.count) {
@@ -65,11 +65,11 @@ Result<> WriterLoop::take_commands() {
     while (next_ < received_.count && TRY(carry_out(next_))) ++next_;
     if (next_ < received_.count) break;
     // One answer for all that is done at once.
-    answer_reached(TRY(filler_.reached()));
+    TRY(answer_reached());
     TRY(send_answers());
   }
   filler_.flush();
-  answer_reached(TRY(filler_.reached()));
+  TRY(answer_reached());
   return {};
 }
 
@@ -85,6 +85,13 @@ Result<bool> WriterLoop::carry_out(std::size_t index) {
     return true;
   }
   TRY(check(command));
+  const auto frame = frames_.find(command.frame);
+  if (command.op == WriterOp::checksum && frame->second.failed) {
+    // The service asked before it could know.
+    const FenceId before = in_flight_.empty() ? FenceId{} : in_flight_.back().own;
+    in_flight_.push_back({.own = before, .theirs = command.fence, .checksum = true, .unmapped = true});
+    return true;
+  }
   const Result<FenceId> own = start(command, descriptor);
   if (!own && own.error().code == Errc::busy) return false;
   if (!own) return own.error();
@@ -148,7 +155,7 @@ Result<> WriterLoop::check(const WriterCommand& command) const {
   }
   if (frame == frames_.end()) return wrong("frame");
   if (command.op == WriterOp::unmap) return {};
-  if (frame->second.failed) return wrong("frame that is not mapped");
+  if (frame->second.failed && command.op != WriterOp::checksum) return wrong("frame that is not mapped");
   if (command.op == WriterOp::copy) return check_copy(command);
   if (command.op != WriterOp::copy_frame) return {};
   const auto from = frames_.find(command.from);
@@ -206,19 +213,32 @@ Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descrip
   return filler_.use_staging(staging_.bytes(), descriptor.get());
 }
 
-void WriterLoop::answer_reached(FenceId own) {
+Result<> WriterLoop::answer_reached() {
+  const FenceId own = TRY(filler_.reached());
   FenceId done{};
   while (!in_flight_.empty() && in_flight_.front().own <= own) {
-    const InFlight& work = in_flight_.front();
-    done = work.theirs;
-    if (work.checksum) {
-      const std::optional<Result<std::uint64_t>> sum = filler_.take_checksum(work.own);
-      CHECK(sum && *sum);  // A filler that is lost reaches no fence.
-      answers_.push_back({.kind = WriterAnswerKind::checksum, .fence = done, .value = **sum});
-    }
+    const InFlight work = in_flight_.front();
     in_flight_.pop_front();
+    done = work.theirs;
+    if (!work.checksum) continue;
+    const std::optional<Result<std::uint64_t>> sum =
+        work.unmapped ? Error{Errc::exhausted, 0, "frame that is not mapped"}
+                      : filler_.take_checksum(work.own);
+    CHECK(sum);  // Its fence has been reached.
+    // The filler may be lost since it said so.
+    if (!*sum && sum->error().code == Errc::device) return sum->error();
+    WriterAnswer answer{.kind = WriterAnswerKind::checksum, .fence = done};
+    if (*sum) {
+      answer.value = **sum;
+    } else {
+      answer.code = static_cast<std::uint8_t>(sum->error().code);
+      answer.native = sum->error().native;
+      answer.not_taken = 1;
+    }
+    answers_.push_back(answer);
   }
   if (done != FenceId{}) answers_.push_back({.kind = WriterAnswerKind::reached, .fence = done});
+  return {};
 }
 
 Result<> WriterLoop::send_answers() {

@@ -36,6 +36,7 @@ class WriterLoop {
     FenceId own{};     // The filler's.
     FenceId theirs{};  // The service's.
     bool checksum = false;
+    bool unmapped = false;  // A checksum of a frame that could not be mapped.
   };
 
   Result<> wait();
@@ -51,7 +52,7 @@ class WriterLoop {
   Result<FenceId> start_source(const WriterCommand& command, const UniqueFd& descriptor);
   std::span<const std::byte> source_of(const WriterCommand& command) const;
   Result<> stage(const WriterCommand& command, const UniqueFd& descriptor);
-  void answer_reached(FenceId own);
+  Result<> answer_reached();
   Result<> send_answers();
 
   WriterChannel channel_;

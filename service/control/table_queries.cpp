@@ -19,11 +19,13 @@ using Tables = std::vector<std::shared_ptr<SharedTable>>;
 struct Collected {
   std::size_t waiting = 0;
   std::uint64_t bytes = 0, kept_pinned_bytes = 0, corrupt_pages = 0;
+  bool device_unhealthy = false;
 
   void add(const RequestDone& done) {
     bytes += done.bytes;
     kept_pinned_bytes += done.kept_pinned_bytes;
     corrupt_pages += done.corrupt_pages;
+    device_unhealthy |= done.result == TicketResult::failed && done.reason == FailureKind::device_unhealthy;
   }
 };
 
@@ -91,6 +93,11 @@ void Queries::scrub(std::uint64_t request, const Json& arguments) {
   ask_all(*tables, mail::ScrubTable{.request = {}, .any_table = false, .table = {}},
           [self = session_.shared_from_this(), request](const Collected& collected) {
             if (!self->alive()) return;
+            if (collected.device_unhealthy && collected.corrupt_pages == 0) {
+              return self->refuse(request, {.kind = FailureKind::device_unhealthy,
+                                            .message = "a device can't take checksums of its pages now",
+                                            .hint = "the service's log says why; try again in a minute"});
+            }
             self->answer_json(
                 request,
                 Json{{"scrubbed_bytes", collected.bytes}, {"corrupt_pages", collected.corrupt_pages}}.dump());

@@ -38,6 +38,7 @@ constexpr std::array known{
     Known{500, DriverClass::rejected, "not_found"},
     Known{600, DriverClass::not_ready, "not_ready"},
     Known{700, DriverClass::context_dead, "illegal_address"},
+    Known{701, DriverClass::pressure, "launch_out_of_resources"},
     Known{702, DriverClass::context_dead, "launch_timeout"},
     Known{709, DriverClass::context_dead, "context_is_destroyed"},
     Known{712, DriverClass::rejected, "host_memory_already_registered"},

@@ -207,6 +207,7 @@ Result<FenceId> GpuFrameWriter::read_out(FrameId frame, std::span<std::byte> to)
   MappedFrame& mapped = at(frame);
   CHECK(to.size() == mapped.bytes);
   const DriverCode code = context_->copy_out(to.data(), mapped.at, mapped.bytes, stream_of(frame));
+  if (classify(code) == DriverClass::pressure) return to_error(code);
   if (!code.ok()) return lose(code);
   mapped.last = TRY(fence_behind(stream_of(frame)));
   return mapped.last;
@@ -224,22 +225,38 @@ DriverCode GpuFrameWriter::wait_for(StreamHandle stream, FenceId fence) {
 
 Result<FenceId> GpuFrameWriter::fence_behind(StreamHandle stream, std::size_t chunks) {
   EventHandle event{};
-  bool found = false;
+  DriverCode code = take_event(event);
+  if (classify(code) == DriverClass::pressure) {
+    // Without an event the work is waited for here.
+    code = context_->synchronize(stream);
+    if (!code.ok()) return lose(code);
+    return fence_now(chunks);
+  }
+  if (code.ok()) code = context_->record_event(event, stream);
+  if (!code.ok()) return lose(code);
+  return fence_at(event, chunks);
+}
+
+DriverCode GpuFrameWriter::take_event(EventHandle& event) {
   {
     const std::lock_guard lock(mutex_);
-    found = !idle_events_.empty();
-    if (found) {
+    if (!idle_events_.empty()) {
       event = idle_events_.back();
       idle_events_.pop_back();
+      return {};
     }
   }
-  if (!found) {
-    const DriverCode made = context_->make_event(event);
-    if (!made.ok()) return lose(made);
-    events_made_.push_back(event);
-  }
-  const DriverCode recorded = context_->record_event(event, stream);
-  if (!recorded.ok()) return lose(recorded);
+  const DriverCode made = context_->make_event(event);
+  if (made.ok()) events_made_.push_back(event);
+  return made;
+}
+
+void GpuFrameWriter::give_back(EventHandle event) {
+  const std::lock_guard lock(mutex_);
+  idle_events_.push_back(event);
+}
+
+FenceId GpuFrameWriter::fence_at(EventHandle event, std::size_t chunks) {
   newest_ = FenceId{raw(newest_) + 1};
   {
     const std::lock_guard lock(mutex_);
@@ -250,11 +267,11 @@ Result<FenceId> GpuFrameWriter::fence_behind(StreamHandle stream, std::size_t ch
 }
 
 // Nothing on the GPU to wait for; reached after all earlier fences.
-FenceId GpuFrameWriter::fence_now() {
+FenceId GpuFrameWriter::fence_now(std::size_t chunks) {
   newest_ = FenceId{raw(newest_) + 1};
   {
     const std::lock_guard lock(mutex_);
-    pending_.push_back({.fence = newest_});
+    pending_.push_back({.fence = newest_, .has_event = false, .event = {}, .chunks = chunks});
   }
   work_.notify_one();
   return newest_;

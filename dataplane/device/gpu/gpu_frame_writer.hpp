@@ -2,8 +2,9 @@
 // GpuFrameWriter: FrameFiller over a driver's context, in the process that holds it. An address range and a mapping per
 // frame; a few streams, one frame always on the same one; an event per fence. A second thread waits for the events.
 //
-// Any answer of the driver that is not foreseen loses the writer (decision 12); so does a dead context. Afterwards it
-// touches the GPU only to clean up. None follows: once reached() has told the loss, everything is Errc::closed.
+// Any answer of the driver that is not foreseen loses the writer (decision 12); so does a dead context. Only a checksum is
+// nothing that anybody needs: it fails alone, unless the context is over. Once lost, the writer touches the GPU only to
+// clean up. None follows: once reached() has told the loss, everything is Errc::closed.
 #pragma once
 
 #include <condition_variable>
@@ -62,9 +63,12 @@ class GpuFrameWriter final : public FrameFiller {
   // where the build has none for this GPU.
   Result<FenceId> checksum(FrameId frame) override;
   std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override;
+  // A sum that could not be taken: its fence, and then its error. Loses the writer if the context is over.
+  Result<FenceId> fail_sum(DriverCode code);
   bool has_kernels() const { return has_kernels_; }
 
-  // Queues a copy of the whole frame to host memory, which stays valid until the fence.
+  // Queues a copy of the whole frame to host memory, which stays valid until the fence. Nothing is lost if the driver has
+  // no memory for it: Errc::exhausted.
   Result<FenceId> read_out(FrameId frame, std::span<std::byte> to);
   Result<DeviceMemoryFigures> memory_figures();
   // Why the writer is lost; success while it is not.
@@ -105,6 +109,7 @@ class GpuFrameWriter final : public FrameFiller {
   Result<> copy_scattered(DeviceAddress to, std::span<const std::byte> source,
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
   DriverCode prepare_sum(std::uint64_t bytes);
+  DriverCode launch_sum(const MappedFrame& mapped, std::byte* at, EventHandle event);
   DriverCode end_sum_of(FrameId frame);
   // Memory that could be page-locked, and where kernels see it; nowhere, if the driver does not say.
   struct Registered {
@@ -117,7 +122,10 @@ class GpuFrameWriter final : public FrameFiller {
   std::optional<DeviceAddress> seen_by_kernels(std::span<const std::byte> source) const;
   // What was queued on the stream so far is behind the fence.
   Result<FenceId> fence_behind(StreamHandle stream, std::size_t chunks = 0);
-  FenceId fence_now();
+  DriverCode take_event(EventHandle& event);
+  void give_back(EventHandle event);
+  FenceId fence_at(EventHandle event, std::size_t chunks);
+  FenceId fence_now(std::size_t chunks = 0);
   Error lose(DriverCode code);
   Error lost() const;
   DriverCode wait_for(StreamHandle stream, FenceId fence);
@@ -146,6 +154,7 @@ class GpuFrameWriter final : public FrameFiller {
   std::vector<std::byte*> idle_sums_;  // Chunks.
   std::vector<ChecksumTile> tiles_;    // Scratch.
   std::vector<OpenSum> open_sums_;
+  std::unordered_map<FenceId, Error> failed_sums_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;

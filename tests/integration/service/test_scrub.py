@@ -98,6 +98,40 @@ class Scrub(unittest.TestCase):
                     self.assertEqual(turn * pages // PAGE, running.device()["corrupt_pages"])
                     self.assertNotIn("error", running.ask("load", str(path)))
 
+    def test_sums_that_fail_cost_neither_the_writer_nor_a_load(self) -> None:
+        needs_fakes(self, "cuda")
+        # Of memory, streams, events and launches of a sum alone; for good, or once.
+        for fault in ("cuMemHostAlloc:2@2+", "cuStreamCreate:2@4+", "cuLaunchKernel:701@1+", "cuLaunchKernel:2@1",
+                      "cuEventCreate:2@3"):
+            with self.subTest(fault), GpuDaemon("cuda", PENSTOCK_FAKE_FAULTS=fault) as running:
+                path, pages = self.load(running)
+                if fault.endswith("+"):
+                    self.assertTrue(daemon.wait_until(lambda: "scrubbing is off" in running.log(), 10))
+                    self.assertRegex(running.log(), r"device cuda-[0-9a-f]{8}: scrubbing is off for 20 s: ")
+                    self.assertEqual("device_unhealthy", running.ask("scrub", str(path))["error"]["kind"])
+                else:
+                    self.assertTrue(daemon.wait_until(
+                        lambda: running.ask("scrub", str(path)).get("scrubbed_bytes") == pages, 10))
+                self.assertEqual(0, running.device()["writer_losses"])
+                self.assertEqual("ready", running.device()["state"])
+                running.ask("evict", "--all")
+                self.assertNotIn("error", running.ask("load", str(path)))
+                self.assertEqual(1, running.log().count("scrubbing is off") if fault.endswith("+") else 1)
+
+    def test_a_scrub_that_kills_its_writers_never_quarantines_the_gpu(self) -> None:
+        needs_fakes(self, "cuda")
+        with GpuDaemon("cuda", PENSTOCK_FAKE_FAULTS="cuLaunchKernel:719!@1+") as running:
+            path, pages = self.load(running)
+            self.assertTrue(daemon.wait_until(lambda: running.device()["writer_losses"] == 1))
+            self.assertTrue(running.wait_for_state("ready"))
+            for _ in range(8):
+                self.assertIn("error", running.ask("scrub", str(path)))
+                running.ask("evict", "--all")
+                self.assertNotIn("error", running.ask("load", str(path)))
+            self.assertEqual(pages, running.device()["resident_bytes"])
+            self.assertEqual(1, running.device()["writer_losses"])
+            self.assertIn("was lost while one was taken", running.log())
+
     def test_of_host_frames(self) -> None:
         if os.geteuid() != 0:
             self.skipTest("requires root: the memory of another process")

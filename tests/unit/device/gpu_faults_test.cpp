@@ -55,7 +55,7 @@ const std::vector<std::byte>& content() {
   return bytes;
 }
 
-// Makes two frames, fills one in three ways, copies it to the other and reads that back.
+// Makes two frames, fills one in three ways, copies it to the other, sums that up and reads it back.
 class ShortLife {
  public:
   explicit ShortLife(const FakeGpu& fake) : gpu_(fake.gpu()) {}
@@ -92,6 +92,7 @@ class ShortLife {
     }
     const Result<FenceId> copied = device_->writer().copy_frame(*second, *first);
     if (!copied || !wait_reached(device_->writer(), *copied)) return Outcome::writer_lost;
+    if (!sum(*second)) return wrong_ ? Outcome::wrong_bytes : Outcome::writer_lost;
     std::vector<std::byte> seen(frame_bytes);
     const Result<FenceId> read = writer_->read_out(*second, seen);
     if (!read || !wait_reached(device_->writer(), *read)) return Outcome::writer_lost;
@@ -130,6 +131,18 @@ class ShortLife {
     return converted && wait_reached(writer, *converted);
   }
 
+  // A sum that fails is nothing; a wrong one is.
+  bool sum(FrameId frame) {
+    const Result<FenceId> fence = device_->writer().sum(frame);
+    if (!fence) return fence.error().code == Errc::unsupported;
+    if (!wait_reached(device_->writer(), *fence)) return false;
+    const std::optional<Result<std::uint64_t>> sum = device_->writer().take_sum(*fence);
+    if (!sum) return false;
+    if (!*sum) return sum->error().code != Errc::device;
+    wrong_ = **sum != checksum(expected());
+    return !wrong_;
+  }
+
   std::vector<std::byte> expected() const {
     std::vector<std::byte> bytes = content_;
     convert(conversion.stored, std::span(content_).first(100'000), conversion.wanted,
@@ -145,6 +158,7 @@ class ShortLife {
   std::unique_ptr<GpuDevice> device_;
   GpuFrameWriter* writer_ = nullptr;  // The device's.
   Outcome worst_ = Outcome::done;
+  bool wrong_ = false;
 };
 
 struct Faulty {
@@ -201,25 +215,28 @@ std::vector<Faulty> faults() {
        "hipSetDevice",
        with(context_codes, {101}),
        {not_opened, done, exhausted, refused, writer_lost, quarantined}},
-      {"cuStreamCreate", "hipStreamCreateWithFlags", context_codes, {not_opened}},
-      {"cuMemHostAlloc", "hipHostMalloc", context_codes, {not_opened}},
+      {"cuStreamCreate", "hipStreamCreateWithFlags", context_codes, {not_opened, done, writer_lost}},
+      {"cuMemHostAlloc", "hipHostMalloc", context_codes, {not_opened, done, writer_lost}},
       {"cuMemHostRegister", "hipHostRegister", with({1, 2, 712, 801}, {}), {done}},
       {"cuMemHostRegister", "hipHostRegister", with({3, 4, 201, 700}, {}), {writer_lost}},
       {"cuMemGetInfo", "hipMemGetInfo", context_codes, {done}},
-      {"cuEventCreate", "hipEventCreateWithFlags", context_codes, {writer_lost}},
-      {"cuEventRecord", "hipEventRecord", with(context_codes, {400}), {writer_lost}},
+      {"cuEventCreate", "hipEventCreateWithFlags", context_codes, {writer_lost, done}},
+      {"cuEventRecord", "hipEventRecord", with(context_codes, {400}), {writer_lost, done}},
       {"cuEventSynchronize", "hipEventSynchronize", with(context_codes, {400}), {writer_lost}},
       {"cuMemsetD32Async", "hipMemsetD32Async", context_codes, {writer_lost}},
       {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", context_codes, {writer_lost}},
       {"cuMemcpyDtoDAsync", "hipMemcpyDtoDAsync", context_codes, {writer_lost}},
       {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", context_codes, {writer_lost}},
       {"cuStreamSynchronize", "hipStreamSynchronize", context_codes, {writer_lost, done}},
-      {"cuMemHostGetDevicePointer", "hipHostGetDevicePointer", context_codes, {done, not_opened}},
+      {"cuMemHostGetDevicePointer",
+       "hipHostGetDevicePointer",
+       context_codes,
+       {done, not_opened, writer_lost}},
       {"cuModuleLoadData", "hipModuleLoadData", {1, 2, 209, 218, 222, 999}, {done}},
       {"cuModuleLoadData", "hipModuleLoadData", {3, 4, 201, 700}, {not_opened}},
       {"cuModuleGetFunction", "hipModuleGetFunction", {1, 500, 999}, {done}},
       {"cuModuleGetFunction", "hipModuleGetFunction", {3, 4, 201, 700}, {not_opened}},
-      {"cuLaunchKernel", "hipModuleLaunchKernel", with(context_codes, {400, 701, 717}), {writer_lost}},
+      {"cuLaunchKernel", "hipModuleLaunchKernel", with(context_codes, {400, 701, 717}), {writer_lost, done}},
       {"cuModuleUnload", "hipModuleUnload", context_codes, {done}},
       {nullptr, "hipGetDevicePropertiesR0600", {1, 3, 4, 101, 201}, {done, not_opened}},
       {"cuStreamWaitEvent", "hipStreamWaitEvent", with(context_codes, {400}), {writer_lost, done}},

@@ -84,7 +84,9 @@ class PagerFillSum : public ::testing::Test {
   }
 
   ScriptedSummer::Script script;
-  PagerRig rig{{.pager = {.scrub = {.soon = 1ull << 40, .rolling = 0}},
+  std::vector<SumsOff> told;
+  PagerRig rig{{.pager = {.scrub = {.soon = 1ull << 40, .rolling = 0},
+                          .on_sums_off = [this](const SumsOff& off) { told.push_back(off); }},
                 .summer = std::make_unique<ScriptedSummer>(script)}};
   ScriptedPort* port = nullptr;
   std::uint64_t requests = 100;
@@ -127,17 +129,70 @@ TEST_F(PagerFillSum, AFailureLeavesThePageToItsTurn) {
   EXPECT_EQ(rig.residency(1, 0), Residency::resident);
 }
 
+TEST_F(PagerFillSum, FailuresTurnChecksumsOffAndSayItOnce) {
+  script.failure = Error{Errc::exhausted, 2, "scripted"};
+  ask(0);
+  take_grant();
+  for (int turn = 0; turn < 1000; ++turn) {
+    rig.advance(std::chrono::milliseconds(10));
+    rig.turn();
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_FALSE(told.front().writer_lost);
+  EXPECT_EQ(told.front().error.native, 2);
+  // One at the load and four more, in ten seconds.
+  EXPECT_EQ(script.fills + script.started, 5u);
+  const RequestDone refused = scrub();
+  EXPECT_EQ(refused.result, TicketResult::failed);
+  EXPECT_EQ(refused.reason, FailureKind::device_unhealthy);
+  // It works again, once the time is over.
+  script.failure.reset();
+  rig.advance(std::chrono::seconds(20));
+  rig.turn();
+  EXPECT_EQ(scrub().result, TicketResult::done);
+  write_astray(1);
+  EXPECT_EQ(scrub().corrupt_pages, 1u);
+}
+
+TEST_F(PagerFillSum, ARequestWhoseSumsFailIsAnswered) {
+  ask(0);
+  take_grant();
+  script.failure = Error{Errc::exhausted, 2, "scripted"};
+  rig.mail(mail::ScrubTable{.request = RequestId{++requests}, .table = TableId{1}});
+  rig.settle();
+  bool answered = false;
+  for (int turn = 0; turn < 400 && !answered; ++turn) {
+    rig.advance(std::chrono::milliseconds(10));
+    rig.turn();
+    for (const RequestDone& done : rig.take_news<RequestDone>())
+      answered = answered || done.request == RequestId{requests};
+  }
+  EXPECT_TRUE(answered);
+}
+
+TEST_F(PagerFillSum, ALossUnderOneTurnsThemOffAndKeepsThePage) {
+  script.failure = Error{Errc::device, 700, "scripted"};
+  ask(0);
+  take_grant();
+  EXPECT_EQ(rig.residency(1, 0), Residency::resident);
+  rig.turn();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told.front().writer_lost);
+  ask(1);
+  take_grant();
+  EXPECT_EQ(script.fills + script.started, 1u);
+}
+
 TEST_F(PagerFillSum, ACancelledLoadDoesNotWaitForIt) {
   script.answers = false;
   ask(0);
-  port->say(PeerCancel{.request = requests});
-  rig.settle();
-  EXPECT_NE(rig.residency(1, 0), Residency::loading);
-  rig.pager->core().verify();
-  // Its frame may go meanwhile; the answer comes for nobody.
+  ASSERT_EQ(rig.residency(1, 0), Residency::loading);
   rig.mail(mail::DetachTable{.session = SessionId{1}, .table = TableId{1}});
   rig.mail(mail::CloseTable{.table = TableId{1}});
   rig.settle();
+  // Its frame goes before the sum is there, which comes for nobody.
+  EXPECT_EQ(rig.checked.frames_alive(), 0u);
+  rig.pager->core().verify();
   script.answers = true;
   rig.turn();
   EXPECT_EQ(rig.checked.frames_alive(), 0u);

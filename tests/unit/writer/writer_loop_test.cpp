@@ -39,9 +39,8 @@ class WriterLoopTest : public testing::Test {
     auto ends = WriterChannel::make_pair();
     ASSERT_TRUE(ends.has_value());
     service_ = std::move(ends->first);
-    ended_ = std::async(std::launch::async, [socket = std::move(ends->second)]() mutable {
-      HostFiller filler;
-      WriterLoop loop(WriterChannel(std::move(socket)), filler);
+    ended_ = std::async(std::launch::async, [this, socket = std::move(ends->second)]() mutable {
+      WriterLoop loop(WriterChannel(std::move(socket)), *filler_);
       return loop.run();
     });
     EXPECT_EQ(next().kind, WriterAnswerKind::ready);
@@ -73,6 +72,7 @@ class WriterLoopTest : public testing::Test {
     EXPECT_FALSE(ended_.get().has_value());
   }
 
+  std::unique_ptr<HostFiller> filler_ = std::make_unique<HostFiller>();
   WriterChannel service_;
   std::future<Result<>> ended_;
   ReceivedAnswers received_;
@@ -115,6 +115,45 @@ TEST_F(WriterLoopTest, ChecksumsAreThoseOfTheReference) {
   EXPECT_EQ(frame.memory.bytes()[5100], std::byte{0});
 }
 
+// Takes no sums.
+class NoSums final : public HostFiller {
+ public:
+  explicit NoSums(Error error) : error_(error) {}
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId) override { return error_; }
+
+ private:
+  const Error error_;
+};
+
+class WriterLoopWithoutSums : public WriterLoopTest {
+ protected:
+  void SetUp() override {}
+  void sum_with(Error error) {
+    filler_ = std::make_unique<NoSums>(error);
+    WriterLoopTest::SetUp();
+    map_fresh(FrameId{1}, frame_, 1);
+    expect_reached(1);
+    say({.op = WriterOp::checksum, .frame = FrameId{1}, .fence = FenceId{2}});
+  }
+  const SharedMemory frame_{frame_bytes};
+};
+
+TEST_F(WriterLoopWithoutSums, ASumThatCantBeTakenIsSaidAndNothingElseHappens) {
+  sum_with({Errc::exhausted, 2, "a driver"});
+  const WriterAnswer answer = next();
+  EXPECT_EQ(answer.kind, WriterAnswerKind::checksum);
+  EXPECT_EQ(answer.not_taken, 1u);
+  EXPECT_EQ(answer.native, 2);
+  expect_reached(2);
+  say({.op = WriterOp::ping});
+  EXPECT_EQ(next().kind, WriterAnswerKind::pong);
+}
+
+TEST_F(WriterLoopWithoutSums, ALossBetweenItsFenceAndTheSumEndsTheWriter) {
+  sum_with({Errc::device, 700, "a driver"});
+  expect_end();
+}
+
 TEST_F(WriterLoopTest, AFrameThatCantBeMappedIsSaidAndMayBeUnmapped) {
   const SharedMemory sealed(frame_bytes), good(frame_bytes);
   ASSERT_TRUE(add_seals(sealed.file.get(), F_SEAL_FUTURE_WRITE));
@@ -123,10 +162,13 @@ TEST_F(WriterLoopTest, AFrameThatCantBeMappedIsSaidAndMayBeUnmapped) {
   EXPECT_EQ(refused.kind, WriterAnswerKind::map_failed);
   EXPECT_EQ(refused.frame, FrameId{1});
   expect_reached(1);
-  say({.op = WriterOp::unmap, .frame = FrameId{1}, .fence = FenceId{2}});
+  say({.op = WriterOp::checksum, .frame = FrameId{1}, .fence = FenceId{2}});
+  EXPECT_EQ(next().not_taken, 1u);
   expect_reached(2);
-  map_fresh(FrameId{1}, good, 3);
+  say({.op = WriterOp::unmap, .frame = FrameId{1}, .fence = FenceId{3}});
   expect_reached(3);
+  map_fresh(FrameId{1}, good, 4);
+  expect_reached(4);
 }
 
 TEST_F(WriterLoopTest, PingsAreAnswered) {
