@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct DeviceSetup {
   std::uint64_t headroom_bytes = 0;
   std::uint64_t frames_max = 0;              // Descriptors that frames may use: each holds one.
   std::shared_ptr<HostTier> tier{};          // That it is filled from, too.
+  // Of a GPU: its driver's call that is under way, or ""; any thread, also after the device.
+  std::function<std::string()> driver_call{};
   std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.
   std::optional<HostFrames> host_frames{};   // Of host memory.
 };

@@ -106,6 +106,7 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                     .headroom_bytes = wanted.headroom_bytes.value_or(0),
                     .frames_max = frames_max,
                     .tier = gpu.shares_host_memory ? nullptr : tier,
+                    .driver_call = device->call_watch(),
                     .usage = std::move(opened->usage)};
   spdlog::info("device {}: {} at {}, {} of {} for weights", setup.id, gpu.identity.name,
                to_text(gpu.identity.pci), format_bytes(memory->frames.capacity_bytes),

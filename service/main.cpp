@@ -35,6 +35,7 @@
 #include "service/metrics_setup.hpp"
 #include "service/options.hpp"
 #include "service/self_protection.hpp"
+#include "service/stop_guard.hpp"
 
 namespace penstock {
 namespace {
@@ -42,6 +43,8 @@ namespace {
 enum ExitCode { exit_clean = 0, exit_failed = 1, exit_configuration = 2 };
 // What a stop may take before the process ends by force; the unit's TimeoutStopSec= is longer.
 constexpr auto stop_limit = std::chrono::seconds(4);
+// Of that, what the end of the devices may take: their drivers may hang.
+constexpr auto devices_limit = std::chrono::milliseconds(3'500);
 
 constexpr auto warnings_period = std::chrono::seconds(10);
 
@@ -93,6 +96,8 @@ class Daemon {
   std::unique_ptr<UsageFeed> usage_;  // Feeds the service.
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<Governor> governor_;  // Acts on it.
+  std::vector<WatchedDriver> drivers_;  // Of devices_; they may outlive those.
+  std::chrono::steady_clock::time_point stop_began_{};
   int exit_code_ = exit_clean;
 };
 
@@ -171,6 +176,7 @@ Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
   }
   service_->state().reader = devices_.front().thread->reader();
   for (const DeviceSetup& device : devices_) {
+    if (device.driver_call) drivers_.push_back({.device = device.id, .call = device.driver_call});
     service_->add_device({.description = {.id = device.id, .kind = device.kind, .limits = device.limits},
                           .mail = &device.thread->mail(),
                           .news = &device.thread->news(),
@@ -214,6 +220,9 @@ int Daemon::run() {
   ::sd_notifyf(0, "READY=1\nSTATUS=serving %s", config_.service.socket.c_str());
   spdlog::info("ready: penstockd {} serves {}", project_version, config_.service.socket);
   context_.run();
+  if (stop_began_ == std::chrono::steady_clock::time_point{}) stop_began_ = std::chrono::steady_clock::now();
+  // A device waits for its driver when it goes.
+  auto guard = std::make_unique<StopGuard>(stop_began_ + devices_limit, drivers_, exit_failed);
   // In this order: no client may reach a service whose devices are gone.
   socket_.reset();
   metrics_.reset();
@@ -222,6 +231,8 @@ int Daemon::run() {
   usage_.reset();
   service_.reset();
   devices_.clear();
+  guard.reset();
+  if (log_hung_calls(drivers_)) exit_code_ = exit_failed;
   if (const std::string stuck_on = kernel_->stop(std::chrono::seconds(1)); !stuck_on.empty()) {
     spdlog::error("stopped, but this did not answer: {}", stuck_on);
     exit_past_hung_files(exit_failed);
@@ -274,11 +285,13 @@ void Daemon::stop(int signal) {
   if (!service_ || service_->state().closing) return;
   spdlog::info("stopping: signal {}", signal);
   ::sd_notify(0, "STOPPING=1");
+  stop_began_ = std::chrono::steady_clock::now();
   if (metrics_) metrics_->set_ready(false);
   socket_.reset();
   stop_timer_.expires_after(stop_limit);
-  stop_timer_.async_wait([](const boost::system::error_code& error) {
+  stop_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
+    log_hung_calls(drivers_);
     spdlog::error("the stop took too long and was cut short");
     exit_past_hung_files(exit_failed);
   });

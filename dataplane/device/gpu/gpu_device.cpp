@@ -106,5 +106,6 @@ GpuDevice::~GpuDevice() = default;
 FrameFiller& GpuDevice::filler() { return state_->filler(); }
 void GpuDevice::quarantine() { state_->owner().quarantine(); }
 GpuFrameStats GpuDevice::stats() const { return state_->owner().stats(); }
+std::function<std::string()> GpuDevice::call_watch() const { return state_->owner().call_watch(); }
 
 }  // namespace penstock

@@ -13,7 +13,9 @@
 // Dataplane thread.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "dataplane/device/device_memory.hpp"
 #include "dataplane/device/gpu/frame_filler.hpp"
@@ -38,6 +40,8 @@ class GpuDevice {
   // The GPU is not to be used any more: all creations are answered `lost`. For good.
   void quarantine();
   GpuFrameStats stats() const;  // Any thread.
+  // The owner's driver call that is under way, or ""; any thread, also after the device.
+  std::function<std::string()> call_watch() const;
 
  private:
   explicit GpuDevice(std::unique_ptr<GpuDeviceState> state);

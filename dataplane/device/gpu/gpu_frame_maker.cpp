@@ -31,4 +31,8 @@ int GpuFrameMaker::event_fd() const { return work_->event_fd(); }
 std::uint64_t GpuFrameMaker::capacity_frames() const { return work_->capacity_frames(); }
 GpuFrameStats GpuFrameMaker::stats() const { return work_->stats(); }
 
+std::function<std::string()> GpuFrameMaker::call_watch() const {
+  return [work = work_] { return work->call_under_way(); };
+}
+
 }  // namespace penstock

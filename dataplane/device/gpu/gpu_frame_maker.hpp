@@ -5,7 +5,9 @@
 // want, condemn, bury and take: the dataplane thread; they hold the mutex for a few moves and call no driver.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -36,6 +38,8 @@ class GpuFrameMaker {
   int event_fd() const;
   std::uint64_t capacity_frames() const;
   GpuFrameStats stats() const;  // Any thread.
+  // GpuFrameWork::call_under_way, for any thread, and for longer than the maker lives.
+  std::function<std::string()> call_watch() const;
 
  private:
   const std::shared_ptr<GpuFrameWork> work_;

@@ -41,6 +41,7 @@ class GpuFrameOwner final : public FrameOwner {
   // The GPU is not to be used any more: all creations are answered `lost`. For good.
   void quarantine() { maker_.quarantine(); }
   GpuFrameStats stats() const { return maker_.stats(); }  // Any thread.
+  std::function<std::string()> call_watch() const { return maker_.call_watch(); }
 
  private:
   struct Entry {

@@ -66,6 +66,11 @@ GpuFrameStats GpuFrameWork::stats() const {
   return stats_;
 }
 
+std::string GpuFrameWork::call_under_way() const {
+  const std::lock_guard lock(mutex_);
+  return in_call_ ? call_ : "";
+}
+
 void GpuFrameWork::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-gpu");
   Lock lock(mutex_);

@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "dataplane/base/event_fd.hpp"
@@ -67,6 +68,8 @@ class GpuFrameWork {
   int event_fd() const { return wake_.fd(); }
   std::uint64_t capacity_frames() const { return capacity_; }
   GpuFrameStats stats() const;
+  // What the driver is asked for at this moment, "create" or "release"; "" for nothing.
+  std::string call_under_way() const;
 
   void run();
   void watch();

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -211,6 +212,25 @@ class GpuDevices(unittest.TestCase):
             self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
         finally:
             os.close(pidfd)
+
+    def test_a_driver_that_hangs_does_not_hold_up_the_stop(self) -> None:
+        running = self.start("cuda", PENSTOCK_FAKE_FAULTS="cuMemCreate:hang@2")
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path, tensors=24)
+        with subprocess.Popen([daemon.PENSTOCK, "load", str(path)], env=running.environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as load:
+            self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == PAGE))
+            (writer,) = running.writers()
+            pidfd = os.pidfd_open(writer)
+            try:
+                began = time.monotonic()
+                self.assertEqual(1, running.stop(20))
+                self.assertLess(time.monotonic() - began, 4.0)
+                self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
+            finally:
+                os.close(pidfd)
+            load.wait(20)
+        self.assertRegex(running.log(), "device cuda-[0-9a-f]{8}: its driver has not returned from create")
 
     @staticmethod
     def lives(pidfd: int) -> bool:
