@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of the drivers that this project makes, and the errors that the vendors' headers document for it; those of a
-// context that an earlier, asynchronous fault has killed included. HIP answers few codes, whatever went wrong.
+// context that an earlier, asynchronous fault has killed included. HIP numbers alike, and has a word for most of them.
 //
 // The fakes play them on demand (engine/faults.hpp). `parts` says which of the project's parts make the call, and so which
 // tests inject its errors; a test compares the list with the drivers' tables, so that no call is forgotten.
@@ -31,7 +31,7 @@ struct DocumentedCall {
 
 namespace errors {
 inline constexpr int version[] = {1}, init[] = {1, 34, 100, 101, 802, 803, 804, 999};
-inline constexpr int look[] = {1, 3, 4, 101, 201};
+inline constexpr int look[] = {1, 3, 4, 100, 101, 201};
 inline constexpr int granularity[] = {1, 3, 4, 101, 800, 801};
 inline constexpr int memory[] = {1, 3, 4, 800, 801};
 inline constexpr int memory_release[] = {1, 3, 4, 800, 801, 999};
@@ -41,20 +41,22 @@ inline constexpr int memory_reserve[] = {1, 2, 3, 4, 800, 801};
 inline constexpr int memory_map[] = {1, 2, 3, 4, 101, 401, 800, 801};
 inline constexpr int memory_access[] = {1, 2, 3, 4, 101, 800, 801, 999};
 inline constexpr int context_make[] = {1, 2, 3, 4, 46, 101, 201, 700, 719, 805, 810, 999};
-inline constexpr int context_set[] = {1, 2, 3, 4, 201, 700, 719, 999};
-inline constexpr int device_set[] = {1, 2, 3, 4, 101, 201, 700, 719, 999};
-inline constexpr int in_context[] = {1, 2, 3, 4, 201, 700, 719, 999};
+inline constexpr int context_set[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
+inline constexpr int device_set[] = {1, 2, 3, 4, 100, 101, 201, 700, 709, 719, 999};
+inline constexpr int in_context[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
 inline constexpr int host_register[] = {1, 2, 3, 4, 201, 700, 712, 801};
-inline constexpr int with_handle[] = {1, 2, 3, 4, 201, 400, 700, 719, 999};
-inline constexpr int query[] = {1, 2, 3, 4, 201, 400, 600, 700, 719, 999};
+inline constexpr int with_handle[] = {1, 2, 3, 4, 201, 400, 700, 709, 719, 999};
+inline constexpr int query[] = {1, 2, 3, 4, 201, 400, 600, 700, 709, 719, 999};
 inline constexpr int capturing[] = {1, 3, 4, 201, 400, 700, 719, 906};
 inline constexpr int capture_mode[] = {1, 3, 4, 201};
 inline constexpr int module_load[] = {1, 2, 3, 4, 201, 209, 218, 222, 700, 999};
 inline constexpr int module_function[] = {1, 3, 4, 201, 500, 700, 999};
-inline constexpr int launch[] = {1, 2, 3, 4, 201, 400, 700, 701, 717, 719, 999};
+inline constexpr int launch[] = {1, 2, 3, 4, 201, 400, 700, 701, 709, 717, 719, 999};
 }  // namespace errors
 
-inline constexpr std::array hip_answers{1, 2, 700, 801, 999};
+// hipError_t, of hip_runtime_api.h.
+inline constexpr std::array hip_answers{1,   2,   3,   4,   100, 101, 201, 209, 218, 400, 401,
+                                        500, 600, 700, 701, 709, 712, 713, 719, 801, 906, 999};
 
 inline constexpr DocumentedCall documented_calls[] = {
     {"cuInit", "hipInit", by_start, in_driver, errors::init},

@@ -173,10 +173,9 @@ constexpr auto done = Outcome::done, not_opened = Outcome::not_opened, exhausted
                quarantined = Outcome::quarantined;
 
 // Codes as the vendors' headers document them for each call, and those of a dead context where one is needed.
-const std::vector<int> memory_codes{1, 3, 4, 800, 801}, context_codes{1, 2, 3, 4, 201, 700, 719, 999};
+const std::vector<int> memory_codes{1, 3, 4, 800, 801}, context_codes{1, 2, 3, 4, 201, 700, 709, 719, 999};
 
-// HIP answers few, whatever went wrong.
-const std::set<int> hip_codes{1, 2, 700, 801, 999};
+const std::set<int> hip_codes(fake::hip_answers.begin(), fake::hip_answers.end());
 
 std::vector<Faulty> faults() {
   const auto with = [](std::vector<int> codes, std::initializer_list<int> more) {
@@ -213,7 +212,7 @@ std::vector<Faulty> faults() {
       {"cuCtxSetCurrent", nullptr, context_codes, {done, not_opened, writer_lost}},
       {nullptr,
        "hipSetDevice",
-       with(context_codes, {101}),
+       with(context_codes, {100, 101}),
        {not_opened, done, exhausted, refused, writer_lost, quarantined}},
       {"cuStreamCreate", "hipStreamCreateWithFlags", context_codes, {not_opened, done, writer_lost}},
       {"cuMemHostAlloc", "hipHostMalloc", context_codes, {not_opened, done, writer_lost}},
@@ -238,7 +237,7 @@ std::vector<Faulty> faults() {
       {"cuModuleGetFunction", "hipModuleGetFunction", {3, 4, 201, 700}, {not_opened}},
       {"cuLaunchKernel", "hipModuleLaunchKernel", with(context_codes, {400, 701, 717}), {writer_lost, done}},
       {"cuModuleUnload", "hipModuleUnload", context_codes, {done}},
-      {nullptr, "hipGetDevicePropertiesR0600", {1, 3, 4, 101, 201}, {done, not_opened}},
+      {nullptr, "hipGetDevicePropertiesR0600", {1, 3, 4, 100, 101, 201}, {done, not_opened}},
       {"cuStreamWaitEvent", "hipStreamWaitEvent", with(context_codes, {400}), {writer_lost, done}},
       {"cuMemFreeHost", "hipHostFree", context_codes, {done}},
       {"cuMemHostUnregister", "hipHostUnregister", context_codes, {done}},
