@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -65,9 +67,15 @@ Outcome<OpenedGpu> open_gpu(const std::shared_ptr<GpuDriver>& driver, const GpuM
   const auto refuse = [](const Error& error) {
     return fail(FailureKind::device_unhealthy, fmt::format("{} ({})", error.operation, error.native));
   };
-  auto program = WriterProgram::open(writer_path(),
-                                     {std::string(gpu_vendor_name(gpu.identity.vendor)), gpu.identity.id});
-  if (!program) return refuse(program.error());
+  const std::string path = writer_path();
+  auto program =
+      WriterProgram::open(path, {std::string(gpu_vendor_name(gpu.identity.vendor)), gpu.identity.id});
+  if (!program) {
+    return fail(FailureKind::device_unhealthy,
+                fmt::format("{} can't be opened: {}", path, std::strerror(program.error().native)),
+                "install the package whole: penstock-writer lies beside penstockd, or in "
+                "libexec/penstock of the same prefix");
+  }
   auto owner = GpuFrameOwner::open(driver, memory.frames, memory.headroom);
   if (!owner) return refuse(owner.error());
   RemoteFillerOptions options;
@@ -78,6 +86,9 @@ Outcome<OpenedGpu> open_gpu(const std::shared_ptr<GpuDriver>& driver, const GpuM
                            own = owner->get()](std::uint64_t free_bytes) {
     headroom->read({.free_bytes = free_bytes, .total_bytes = total});
     notes->note(free_bytes, frame_bytes_of(own->stats(), frame_bytes));
+  };
+  options.on_line = [id = gpu.identity.id](std::string_view line) {
+    spdlog::warn("device {}: its writer says: {}", id, line);
   };
   auto filler = RemoteFiller::open(std::move(*program), options);
   if (!filler) return refuse(filler.error());
@@ -144,7 +155,9 @@ std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t d
       if (device) {
         devices.push_back(std::move(*device));
       } else {
-        spdlog::warn("device {} is not used: {}", gpu->description().identity.id, device.error().message);
+        const Failure& why = device.error();
+        spdlog::warn("device {} is not used: {}{}{}", gpu->description().identity.id, why.message,
+                     why.hint.empty() ? "" : "; ", why.hint);
       }
     }
   }

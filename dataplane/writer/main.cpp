@@ -59,13 +59,13 @@ int serve(const std::string& kind, const std::string& id) {
   WriterChannel channel{UniqueFd(writer_socket_number)};
   auto filler = make_filler(kind, id);
   if (!filler) {
-    std::fprintf(stderr, "penstock-writer: %s\n", filler.error().message.c_str());
+    std::fprintf(stderr, "%s\n", filler.error().message.c_str());
     return filler.error().kind == FailureKind::invalid_argument ? exit_usage : exit_failed;
   }
   WriterLoop loop(std::move(channel), **filler);
   const Result<> ended = loop.run();
   if (ended) return exit_done;
-  std::fprintf(stderr, "penstock-writer: %s failed with %d\n", ended.error().operation, ended.error().native);
+  std::fprintf(stderr, "%s failed with %d\n", ended.error().operation, ended.error().native);
   // Not through the filler's destructor, which waits for a device that no longer answers.
   ::_exit(exit_failed);
 }

@@ -177,7 +177,7 @@ void RemoteFiller::want_writable(bool wanted) {
 
 Result<FenceId> RemoteFiller::reached() {
   flush();
-  std::array<epoll_event, 4> ready;
+  std::array<epoll_event, 5> ready;
   const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   bool ticked = false, process = false;
   for (int i = 0; i < count; ++i) {
@@ -187,6 +187,8 @@ Result<FenceId> RemoteFiller::reached() {
       ticked = ::read(timer_.get(), &expirations, sizeof expirations) == sizeof expirations;
     } else if (fd == wake_.fd()) {
       wake_.consume();
+    } else if (fd == lines_.fd()) {
+      lines_.read(options_.on_line);
     } else {
       process = true;
     }

@@ -22,6 +22,7 @@
 #include "dataplane/base/result.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "dataplane/device/gpu/frame_filler.hpp"
+#include "dataplane/writer/process_lines.hpp"
 #include "dataplane/writer/protocol.hpp"
 #include "dataplane/writer/restart_policy.hpp"
 #include "dataplane/writer/stats.hpp"
@@ -42,6 +43,9 @@ struct RemoteFillerOptions {
   std::size_t queue_depth = 256;  // Fences not reached, above which copies are refused as busy.
   // Told what the writer sees of the device's free memory, about once a tick. Dataplane thread.
   std::function<void(std::uint64_t free_bytes)> on_free_bytes{};
+  // Told each line that the process writes to its standard error, which is the service's own otherwise. Dataplane thread,
+  // or the one of the destructor.
+  ProcessLines::Say on_line{};
 };
 
 class RemoteFiller final : public FrameFiller {
@@ -121,13 +125,14 @@ class RemoteFiller final : public FrameFiller {
 
   const WriterProgram program_;
   const RemoteFillerOptions options_;
-  const UniqueFd events_;  // epoll: socket, pidfd, timer, wake.
+  const UniqueFd events_;  // epoll: socket, pidfd, timer, wake, lines.
   const UniqueFd timer_;
   const EventFd wake_;
   StagingMemory staging_;
   std::map<const std::byte*, Source> sources_;  // By their beginnings.
 
   std::optional<WriterProcess> process_;  // Started and not reaped.
+  ProcessLines lines_;                    // Of the last process.
   WriterChannel channel_;
   bool wants_writable_ = false;
   std::uint64_t incarnation_ = 0;

@@ -17,10 +17,12 @@ constexpr int goodbye_ms = 2'000;  // For a process that was told to end, and ag
 
 RemoteFiller::~RemoteFiller() {
   channel_ = WriterChannel();
-  if (!process_ || process_->reap_within(goodbye_ms)) return;
-  process_->kill();
-  // One that the kernel holds is left behind.
-  (void)process_->reap_within(goodbye_ms);
+  if (process_ && !process_->reap_within(goodbye_ms)) {
+    process_->kill();
+    // One that the kernel holds is left behind.
+    (void)process_->reap_within(goodbye_ms);
+  }
+  lines_.close(options_.on_line);
 }
 
 void RemoteFiller::set_state(WriterState state) {
@@ -38,13 +40,21 @@ void RemoteFiller::start() {
   set_state(WriterState::starting);
   auto ends = WriterChannel::make_pair();
   if (!ends) return lose(WriterLoss::unstarted, ends.error().native);
-  Result<WriterProcess> process = WriterProcess::spawn(program_, std::move(ends->second));
+  UniqueFd error;
+  if (options_.on_line) {
+    lines_.close(options_.on_line);
+    Result<ProcessLines> lines = ProcessLines::open(error);
+    if (!lines) return lose(WriterLoss::unstarted, lines.error().native);
+    lines_ = *std::move(lines);
+  }
+  Result<WriterProcess> process = WriterProcess::spawn(program_, std::move(ends->second), std::move(error));
   if (!process) return lose(WriterLoss::unstarted, process.error().native);
   process_.emplace(*std::move(process));
   stats_.pid = process_->pid();
   channel_ = std::move(ends->first);
   const Result<> watched = watch(channel_.fd(), EPOLLIN, EPOLL_CTL_ADD);
   const Result<> held = watch(process_->pidfd(), EPOLLIN, EPOLL_CTL_ADD);
+  if (lines_.fd() >= 0 && !watch(lines_.fd(), EPOLLIN, EPOLL_CTL_ADD)) return lose(WriterLoss::unstarted, 0);
   if (!watched || !held) return lose(WriterLoss::unstarted, (watched ? held : watched).error().native);
   if (staging_.file) send_stage();
 }

@@ -72,10 +72,11 @@ Result<WriterProgram> WriterProgram::open(const std::string& path, std::vector<s
 WriterProcess::WriterProcess(WriterProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)), pidfd_(std::move(other.pidfd_)) {}
 
-Result<WriterProcess> WriterProcess::spawn(const WriterProgram& program, UniqueFd socket) {
+Result<WriterProcess> WriterProcess::spawn(const WriterProgram& program, UniqueFd socket, UniqueFd error) {
   SpawnSettings settings;
   CHECK(::posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0) == 0);
   CHECK(::posix_spawn_file_actions_adddup2(&settings.actions, socket.get(), writer_socket_number) == 0);
+  if (error) CHECK(::posix_spawn_file_actions_adddup2(&settings.actions, error.get(), STDERR_FILENO) == 0);
   std::string name = "penstock-writer";
   std::vector<std::string> words = program.arguments;
   std::vector<char*> arguments = {name.data()};

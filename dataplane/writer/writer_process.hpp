@@ -33,8 +33,9 @@ struct WriterExit {
 class WriterProcess {
  public:
   // With an empty signal mask, default signals, stdin from /dev/null, the given socket as number 3, the caller's
-  // environment less what belongs to the service alone. Takes about a millisecond.
-  static Result<WriterProcess> spawn(const WriterProgram& program, UniqueFd socket);
+  // environment less what belongs to the service alone; `error` as its standard error, the caller's own without one. Takes
+  // about a millisecond.
+  static Result<WriterProcess> spawn(const WriterProgram& program, UniqueFd socket, UniqueFd error = {});
   WriterProcess() = default;
   WriterProcess(WriterProcess&& other) noexcept;
   WriterProcess& operator=(WriterProcess&&) = delete;

@@ -53,6 +53,18 @@ Json as_json(const SelfTestReport& test) {
           {"steps", std::move(steps)}};
 }
 
+std::string remedy_of(const SelfTestReport& test) {
+  constexpr std::int32_t not_permitted = 800;
+  if (test.lacked_memory) return "free some of its memory";
+  if (!test.steps.empty() && test.steps.back().code.native == not_permitted) {
+    return "memory of this GPU may not be shared here: a MIG slice or confidential computing may forbid it, "
+           "or a container "
+           "without the GPU's device files (/dev/nvidiactl, /dev/nvidia-uvm); use the whole GPU, or host "
+           "memory as the device";
+  }
+  return "update the driver";
+}
+
 Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
   const GpuDescription& gpu = driver->description();
   Json entry = {{"id", gpu.identity.id},
@@ -77,7 +89,7 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
                                format_bytes(gpu.total_bytes), test.passed ? "passed" : test.problem);
     if (!test.passed) {
       check.state = "degraded";
-      check.remedy = "free some of its memory if that is what lacks; else update the driver";
+      check.remedy = remedy_of(test);
     }
   }
   gpus.push_back(std::move(entry));

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -25,11 +29,11 @@ class GpuDaemon(daemon.Daemon):
     """On a fake driver; `more` are further variables of its environment."""
 
     def __init__(self, vendor: str, extra: str = "", wait: bool = True, words: tuple[str, ...] = (),
-                 **more: str) -> None:
+                 program: Path = daemon.PENSTOCKD, **more: str) -> None:
         environment = {"LD_LIBRARY_PATH": str(fakes(vendor)), "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB",
                        "PENSTOCK_FAKE_STREAM_DELAY_US": "20", **more}
         self.extra_text = extra
-        super().__init__(environment=environment, wait=wait, words=words)
+        super().__init__(environment=environment, wait=wait, words=words, program=program)
 
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[metrics]\nlisten = "127.0.0.1:0"\n'
@@ -144,6 +148,36 @@ class GpuDevices(unittest.TestCase):
         self.assertIn("quarantined", running.log())
         self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
         self.assertEqual(0, running.stop())
+
+    def test_what_a_writer_says_is_in_the_log_with_its_device(self) -> None:
+        running = self.start("cuda", extra='[log]\nformat = "json"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8")
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        running.ask("load", str(path))
+        self.assertTrue(daemon.wait_until(lambda: "failed with 700" in running.log()), running.log())
+        messages = [json.loads(line)["message"] for line in running.log().splitlines()]
+        self.assertTrue(any(re.fullmatch(r"device cuda-[0-9a-f]{8}: its writer says: .+ failed with 700", one)
+                            for one in messages), messages)
+
+    def test_a_missing_writer_is_named_with_its_path(self) -> None:
+        needs_fakes(self, "cuda")
+        with tempfile.TemporaryDirectory(prefix="penstock-alone-") as folder:
+            alone = Path(folder) / "penstockd"
+            shutil.copy(daemon.PENSTOCKD, alone)
+            running = self.enterContext(GpuDaemon("cuda", program=alone))
+            self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
+            self.assertIn(f"is not used: {folder}/penstock-writer can't be opened: No such file", running.log())
+            self.assertIn("install the package whole", running.log())
+
+    def test_memory_that_may_not_be_shared_is_said_so_by_doctor(self) -> None:
+        needs_fakes(self, "cuda")
+        for code, remedy in ((800, "MIG"), (2, "free some of its memory"), (999, "update the driver")):
+            environment = dict(os.environ, LD_LIBRARY_PATH=str(fakes("cuda")), PENSTOCK_SOCKET="/nonexistent/socket",
+                               PENSTOCK_FAKE_FAULTS=f"cuMemExportToShareableHandle:{code}")
+            done = subprocess.run([daemon.PENSTOCK, "--json", "doctor"], env=environment, capture_output=True,
+                                  text=True, check=False)
+            checks = [one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("cuda-")]
+            self.assertIn(remedy, checks[0]["remedy"], checks)
 
     def test_a_gpu_that_fails_its_self_test_is_not_used(self) -> None:
         running = self.start("cuda", extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="cuMemMap:801")
