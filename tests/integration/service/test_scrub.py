@@ -60,8 +60,7 @@ class Scrub(unittest.TestCase):
         self.assertGreater(flip(), 0)
         self.assertIn("corrupt_pages", running.ask("scrub", str(path)))
         # By this request, or in the background just before it.
-        found = running.device()["corrupt_pages"]
-        self.assertGreater(found, 0)
+        self.assertGreater(running.device()["corrupt_pages"], 0)
         # Read again, by itself, and right.
         self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == pages))
         time_limit = time.monotonic() + 20
@@ -71,7 +70,6 @@ class Scrub(unittest.TestCase):
         decisions = [one for one in running.ask("explain")["decisions"] if one["kind"] == "corrupt"]
         found = running.device()["corrupt_pages"]
         self.assertGreater(found, 0)
-        self.assertLessEqual(asked, found)
         self.assertEqual(found, sum(one["repeated"] for one in decisions))
         self.assertEqual("its bytes are not those that were loaded", decisions[0]["reason"])
         self.assertIn("is corrupt: its checksum is", running.log())
