@@ -22,8 +22,8 @@ struct DeviceSetup {
   std::unique_ptr<DataplaneThread> thread;
   DeviceLimits limits;
   std::uint64_t headroom_bytes = 0;
-  std::uint64_t frames_max = 0;              // Descriptors that frames may use: each holds one.
-  std::shared_ptr<HostTier> tier{};          // That it is filled from, too.
+  std::uint64_t frames_max = 0;      // Descriptors that frames may use: each holds one.
+  std::shared_ptr<HostTier> tier{};  // That it is filled from, too.
   // Of a GPU: its driver's call that is under way, or ""; any thread, also after the device.
   std::function<std::string()> driver_call{};
   std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.

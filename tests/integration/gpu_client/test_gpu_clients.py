@@ -318,8 +318,10 @@ class GpuClients(unittest.TestCase):
 
     @unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, which look at types through pipes of their own")
     def test_a_service_out_of_descriptors_says_so_and_goes_on(self) -> None:
-        # A frame of this fake holds two.
-        service = self.enterContext(GpuDaemon("hip", words=("prlimit", "--nofile=74:74")))
+        # Without probes, as one that may have few has none. A frame of this fake holds two.
+        with GpuDaemon("hip", words=("prlimit", "--nofile=400:400")) as idle:
+            few = idle.descriptors() + 17
+        service = self.enterContext(GpuDaemon("hip", words=("prlimit", f"--nofile={few}:{few}")))
         program = self.open(service)
         answer = program("pin", 0, 12 * PAGE)
         self.assertIn("offloaded", answer)
