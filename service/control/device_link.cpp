@@ -57,6 +57,7 @@ DeviceLink::Answer DeviceLink::take(RequestId request) {
 
 void DeviceLink::send(PagerMail mail) {
   if (backlog_.empty() && mail_.try_push(std::move(mail))) return;
+  // NOLINTNEXTLINE(bugprone-use-after-move): what was not taken is untouched.
   backlog_.push_back(std::move(mail));
   flush();
 }
