@@ -22,7 +22,7 @@ struct DeviceSetup {
   std::unique_ptr<DataplaneThread> thread;
   DeviceLimits limits;
   std::uint64_t headroom_bytes = 0;
-  std::uint64_t frames_max = 0;      // Descriptors that frames may use: each holds one.
+  std::uint64_t frames_max = 0;      // As many as there are descriptors for.
   std::shared_ptr<HostTier> tier{};  // That it is filled from, too.
   // Of a GPU: its driver's call that is under way, or ""; any thread, also after the device.
   std::function<std::string()> driver_call{};

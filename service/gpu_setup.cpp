@@ -115,7 +115,7 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                     .thread = nullptr,
                     .limits = {},
                     .headroom_bytes = wanted.headroom_bytes.value_or(0),
-                    .frames_max = frames_max,
+                    .frames_max = frames_max / gpu.descriptors_per_frame,
                     .tier = gpu.shares_host_memory ? nullptr : tier,
                     .driver_call = device->call_watch(),
                     .usage = std::move(opened->usage)};

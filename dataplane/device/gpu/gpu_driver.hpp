@@ -35,6 +35,8 @@ struct GpuDescription {
   bool has_vmm = false;  // Memory can be made, exported as a descriptor and mapped page by page.
   std::string why_no_vmm;
   bool shares_host_memory = false;  // Its memory is the machine's.
+  // Held by the process that makes a frame, the exported one included.
+  std::uint32_t descriptors_per_frame = 1;
 };
 
 struct DeviceMemoryFigures {

@@ -2,6 +2,7 @@
 #include "dataplane/device/gpu/gpu_frame_work.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -246,9 +247,14 @@ bool GpuFrameWork::give_back(GpuFrame& frame) {
   return driver_->release(frame.handle).ok();
 }
 
+// Of two: a driver that holds one for the allocation too, be it for a moment, has closed again what it got.
 bool GpuFrameWork::lacks_descriptors() const {
-  const UniqueFd probe(::fcntl(wake_.fd(), F_DUPFD_CLOEXEC, 0));
-  return !probe && (errno == EMFILE || errno == ENFILE);
+  std::array<UniqueFd, 2> probes;
+  for (UniqueFd& probe : probes) {
+    probe = UniqueFd(::fcntl(wake_.fd(), F_DUPFD_CLOEXEC, 0));
+    if (!probe) return errno == EMFILE || errno == ENFILE;
+  }
+  return false;
 }
 
 void GpuFrameWork::begin_call(Lock& lock, const char* what) {

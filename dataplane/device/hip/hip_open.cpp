@@ -41,6 +41,7 @@ DriverCode describe(const HipTable& table, const HipQuirks& quirks, HipDevice de
   const DriverCode sized{table.device_total_mem(&total, device), "hipDeviceTotalMem"};
   if (!sized.ok()) return sized;
   gpu.total_bytes = total;
+  gpu.descriptors_per_frame = quirks.descriptors_per_frame;
   gpu.shares_host_memory = has(table, hip_attribute_integrated, device);
   if (quirks.support != HipSupport::full) {
     gpu.why_no_vmm = quirks.why;

@@ -28,7 +28,7 @@ struct HipQuirks {
   bool unmap_leaves_access = true;
   // Unmap and release give nothing back until the address range is freed, so that a client can't keep its addresses.
   bool memory_returns_with_range = false;
-  // Each allocation holds a descriptor of its own besides the exported one.
+  // Allocations of some versions hold one of their own besides the exported one.
   std::uint32_t descriptors_per_frame = 1;
 };
 

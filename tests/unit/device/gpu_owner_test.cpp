@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
 #include "tests/support/drive_device.hpp"
 #include "tests/support/eventually.hpp"
@@ -42,6 +43,18 @@ class GpuOwner : public testing::Test {
     owner_ = std::move(*opened);
   }
   CreateResult create() { return create_and_wait(*owner_).result; }
+  // With so many left for the whole process.
+  CreateResult create_with_descriptors(rlim_t left) {
+    rlimit before{};
+    CHECK(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit tight = before;
+    tight.rlim_cur =
+        static_cast<rlim_t>(UniqueFd(::fcntl(owner_->event_fd(), F_DUPFD_CLOEXEC, 0)).get()) + left;
+    CHECK(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    const CreateResult result = create();
+    CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    return result;
+  }
   bool gives_back(std::uint64_t handles) {
     return eventually([&] { return driver_->live_handles() == handles; });
   }
@@ -193,17 +206,16 @@ TEST_F(GpuOwner, WhatCannotBeReleasedCountsAgainstTheCapacity) {
 
 TEST_F(GpuOwner, ALackOfDescriptorsIsNamedAsThat) {
   open();
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const UniqueFd highest(::fcntl(owner_->event_fd(), F_DUPFD_CLOEXEC, 0));
-  rlimit tight = before;
-  tight.rlim_cur = static_cast<rlim_t>(highest.get()) + 1;
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  const CreateResult result = create();
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_EQ(result, CreateResult::fd_limit);
+  EXPECT_EQ(create_with_descriptors(0), CreateResult::fd_limit);
   EXPECT_EQ(driver_->live_handles(), 0u);
   EXPECT_EQ(create(), CreateResult::created);
+}
+
+TEST_F(GpuOwner, ADriverThatGotSomeOfItsDescriptorsLacksThemToo) {
+  open();
+  driver_->refuse("create", 2, 2);
+  EXPECT_EQ(create_with_descriptors(1), CreateResult::fd_limit);
+  EXPECT_EQ(create_with_descriptors(2), CreateResult::exhausted);
 }
 
 TEST_F(GpuOwner, ACreationWaitsForWhatIsCondemned) {
