@@ -79,6 +79,12 @@ def needs_fakes(case: unittest.TestCase, vendor: str) -> None:
         case.skipTest(f"requires the fake drivers in {fakes(vendor)}")
 
 
+def needs_device_code(case: unittest.TestCase) -> None:
+    """Without it no kernel is launched: pages are copied to the host and summed up there."""
+    if not (daemon.BUILD / "generated/device_code/cuda.fatbin").exists():
+        case.skipTest("requires device code: nvcc, and a build without sanitizers")
+
+
 class GpuDevices(unittest.TestCase):
     def start(self, vendor: str, extra: str = "", **more: str) -> GpuDaemon:
         needs_fakes(self, vendor)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import daemon
-from test_gpu_devices import PAGE, GpuDaemon, needs_fakes
+from test_gpu_devices import PAGE, GpuDaemon, needs_device_code, needs_fakes
 
 MIB = 1 << 20
 
@@ -98,6 +98,7 @@ class Scrub(unittest.TestCase):
 
     def test_sums_that_fail_cost_neither_the_writer_nor_a_load(self) -> None:
         needs_fakes(self, "cuda")
+        needs_device_code(self)
         # Of memory, streams, events and launches of a sum alone; for good, or once.
         for fault in ("cuMemHostAlloc:2@2+", "cuStreamCreate:2@4+", "cuLaunchKernel:701@1+", "cuLaunchKernel:2@1",
                       "cuEventCreate:2@3"):
@@ -118,6 +119,7 @@ class Scrub(unittest.TestCase):
 
     def test_a_scrub_that_kills_its_writers_never_quarantines_the_gpu(self) -> None:
         needs_fakes(self, "cuda")
+        needs_device_code(self)
         with GpuDaemon("cuda", PENSTOCK_FAKE_FAULTS="cuLaunchKernel:719!@1+") as running:
             path, pages = self.load(running)
             self.assertTrue(daemon.wait_until(lambda: running.device()["writer_losses"] == 1))
