@@ -20,6 +20,7 @@ class EvictionPolicy {
   // Sessions attached to the table; 0 makes its pages cheap.
   virtual void table_used_by(TableId table, std::uint32_t sessions) = 0;
   virtual void prioritized(TableId table) = 0;
+  virtual void source_moved(TableId table, SourcePlace place) = 0;
   // The page may be chosen from now on / not any more (pinned, busy, held by a ticket, gone).
   virtual void became_evictable(PageKey page) = 0;
   virtual void no_longer_evictable(PageKey page) = 0;

@@ -20,6 +20,8 @@ using Nanoseconds =
 
 enum class TableKind : std::uint8_t { file, assembled, anonymous, overlay };
 enum class RevokeMode : std::uint8_t { agent, cooperative };  // D3: who answers a revoke, and in what time.
+// From where most of a table's bytes could be read again, the cheapest first.
+enum class SourcePlace : std::uint8_t { locked_host, page_cache, disk };
 enum class Residency : std::uint8_t { absent, loading, resident, evicting };
 
 // ---- events: the service opens and closes -------------------------------------------------------------------
@@ -98,6 +100,11 @@ struct Release {
 struct Prioritize {
   TableId table{};
 };  // Most valuable table from now on.
+// What bringing the table's pages back would cost: `disk` until said. Anonymous pages come from nowhere: theirs stays.
+struct SetSourcePlace {
+  TableId table{};
+  SourcePlace place = SourcePlace::disk;
+};
 struct SetCutoff {
   SessionId session{};
   TableId table{};
@@ -164,8 +171,8 @@ struct Continue {};  // There was more to do than the command buffer could hold.
 
 using Event = std::variant<SessionOpened, SessionClosed, TableOpened, TableAttached, TableDetached,
                            TableClosed, Fault, Prefetch, MakePrivate, EvictRequest, EvictPage, Release,
-                           Prioritize, SetCutoff, SetBudget, Cancel, Created, NotCreated, Loaded,
-                           FenceReached, WriterLost, Granted, Acked, Busy, Idle, Tick, Continue>;
+                           Prioritize, SetSourcePlace, SetCutoff, SetBudget, Cancel, Created, NotCreated,
+                           Loaded, FenceReached, WriterLost, Granted, Acked, Busy, Idle, Tick, Continue>;
 
 // ---- commands ----------------------------------------------------------------------------------------------------
 struct CreateFrame {

@@ -53,6 +53,7 @@ class PagerCore::State {
   void on(const TableOpened& event);
   void on(const TableClosed& event);
   void on(const Prioritize& event);
+  void on(const SetSourcePlace& event);
   void close(PagedTable& table, EvictReason reason);
   bool work_on_closing_tables();
   bool close_page(PagedTable& table, std::uint32_t index);

@@ -28,6 +28,11 @@ void PagerCore::State::on(const Prioritize& event) {
   if (table != nullptr && !table->closing) tables_.policy().prioritized(event.table);
 }
 
+void PagerCore::State::on(const SetSourcePlace& event) {
+  const PagedTable* table = tables_.find(event.table);
+  if (table != nullptr && !table->closing) tables_.policy().source_moved(event.table, event.place);
+}
+
 void PagerCore::State::close(PagedTable& table, EvictReason reason) {
   while (TicketRecord* ticket = table.tickets.first()) {
     finish(*ticket, TicketResult::cancelled, FailureKind::closing);

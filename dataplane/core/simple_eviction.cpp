@@ -21,7 +21,8 @@ const SimpleEviction::Table& SimpleEviction::at(TableId table) const {
 
 void SimpleEviction::table_opened(TableId table, TableKind) {
   Table opened;
-  opened.rank = {.used = false, .priority = 0, .opened = ++opened_, .table = table};
+  opened.rank.opened = ++opened_;
+  opened.rank.table = table;
   // A node to keep, made once.
   std::set<Rank> maker{opened.rank};
   opened.spare = maker.extract(maker.begin());
@@ -47,6 +48,13 @@ void SimpleEviction::prioritized(TableId table) {
   changed.priority = ++prioritized_;
   Rank rank = changed.rank;
   rank.priority = rank.used ? changed.priority : 0;
+  change_rank(changed, rank);
+}
+
+void SimpleEviction::source_moved(TableId table, SourcePlace place) {
+  Table& changed = at(table);
+  Rank rank = changed.rank;
+  rank.source = place;
   change_rank(changed, rank);
 }
 

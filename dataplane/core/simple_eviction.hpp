@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimpleEviction: tables that nobody uses go first, the oldest first; then the least important table. Within
-// a table the last page goes first: a sweep that comes round again finds its beginning, where the least
-// recently used page would be the next one wanted.
+// SimpleEviction: tables that nobody uses go first, then the least important ones; among equals what costs least to bring
+// back: from locked host memory, from the page cache, from a disk; then the oldest. Within a table the last page goes
+// first: a sweep that comes round again finds its beginning, where the least recently used page would be the next one
+// wanted.
 #pragma once
 
 #include <compare>
@@ -20,6 +21,7 @@ class SimpleEviction final : public EvictionPolicy {
   void table_closed(TableId table) override;
   void table_used_by(TableId table, std::uint32_t sessions) override;
   void prioritized(TableId table) override;
+  void source_moved(TableId table, SourcePlace place) override;
   void became_evictable(PageKey page) override;
   void no_longer_evictable(PageKey page) override;
   void faulted(PageKey) override {}
@@ -31,6 +33,7 @@ class SimpleEviction final : public EvictionPolicy {
   struct Rank {
     bool used = false;
     std::uint64_t priority = 0;  // 0, or which call of prioritized() was the last for it. Counts while used.
+    SourcePlace source = SourcePlace::disk;
     std::uint64_t opened = 0;
     TableId table{};
     friend auto operator<=>(const Rank&, const Rank&) = default;

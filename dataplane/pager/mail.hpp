@@ -81,6 +81,11 @@ struct ScrubTable {
   bool any_table = false;
   TableId table{};
 };
+// What is cheap to bring back goes before what isn't.
+struct MoveSource {
+  TableId table{};
+  SourcePlace place = SourcePlace::disk;
+};
 struct ChangeBudget {
   RequestId request{};
   std::uint64_t bytes = 0;
@@ -90,7 +95,7 @@ struct Stop {};
 
 using PagerMail = std::variant<mail::OpenSession, mail::CloseSession, mail::OpenTable, mail::AttachTable,
                                mail::DetachTable, mail::CloseTable, mail::LoadTable, mail::EvictTable,
-                               mail::ScrubTable, mail::ChangeBudget, mail::Stop>;
+                               mail::ScrubTable, mail::MoveSource, mail::ChangeBudget, mail::Stop>;
 
 // ---- to the service thread ----
 struct RequestDone {

@@ -157,6 +157,7 @@ class Pager {
   void take(const mail::LoadTable& message);
   void take(const mail::EvictTable& message);
   void take(const mail::ScrubTable& message);
+  void take(const mail::MoveSource& message);
   void take(const mail::ChangeBudget& message);
   void take(const mail::Stop& message);
   void refuse(RequestId request, FailureKind reason);

@@ -163,6 +163,10 @@ void Pager::take(const mail::EvictTable& message) {
                     .frames = static_cast<std::uint32_t>(std::min<std::uint64_t>(frames, 0xffffffff))});
 }
 
+void Pager::take(const mail::MoveSource& message) {
+  feed(SetSourcePlace{.table = message.table, .place = message.place});
+}
+
 void Pager::take(const mail::ChangeBudget& message) {
   const Ticket ticket = requests_.open(
       {.kind = OpenRequest::Kind::budget, .service_request = message.request, .received = now_});

@@ -55,6 +55,7 @@ Governor::Governor(boost::asio::io_context& context, ServiceState& state, Headro
                         [&state](const Checkpoint& checkpoint, std::uint64_t bytes) {
                           state.decide("drop_page_cache", checkpoint.id, bytes, "resident on a device", {});
                         }),
+      source_places_(state),
       timer_(context),
       wake_(context, ::fcntl(alarm.fd(), F_DUPFD_CLOEXEC, 0)) {}
 
@@ -89,6 +90,7 @@ Nanoseconds Governor::look(Nanoseconds now) {
   const PressureAnswer& answer = policy_.step(seen);
   act(answer);
   tell(seen, answer, before);
+  source_places_.look(now);
   const std::uint64_t left = seen.room_bytes - std::min(seen.room_bytes, answer.low_bytes);
   const Nanoseconds until_low(static_cast<std::int64_t>(static_cast<double>(left) * 1e9 /
                                                         static_cast<double>(options_.taken_a_second_most)));

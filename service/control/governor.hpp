@@ -17,6 +17,7 @@
 #include "dataplane/base/event_fd.hpp"
 #include "dataplane/device/headroom_source.hpp"
 #include "service/control/service_state.hpp"
+#include "service/control/source_places.hpp"
 #include "service/control/spare_page_cache.hpp"
 #include "service/policy/pressure.hpp"
 
@@ -66,6 +67,7 @@ class Governor {
   const Options options_;
   PressurePolicy policy_;
   SparePageCache spare_page_cache_;
+  SourcePlaces source_places_;
   boost::asio::steady_timer timer_;
   boost::asio::posix::stream_descriptor wake_;
   Nanoseconds remind_at_{};

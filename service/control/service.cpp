@@ -55,6 +55,18 @@ std::string_view name_of(EvictReason reason) {
   return "";
 }
 
+// Its page, by the place from where it can be read again.
+std::pair<std::string_view, std::uint64_t> reload_input(const ServiceState& state,
+                                                        const PagerDecision& decision) {
+  const auto table = state.tables.find(decision.table);
+  switch (table ? table->source_place : SourcePlace::disk) {
+    case SourcePlace::locked_host: return {"reload_from_locked_host_bytes", decision.bytes};
+    case SourcePlace::page_cache: return {"reload_from_page_cache_bytes", decision.bytes};
+    case SourcePlace::disk: break;
+  }
+  return {"reload_from_disk_bytes", decision.bytes};
+}
+
 std::string subject_of(const ServiceState& state, const PagerDecision& decision) {
   if (const auto table = state.tables.find(decision.table); table && !table->checkpoints.empty()) {
     return table->checkpoints.front()->id;
@@ -195,14 +207,15 @@ void Service::hear(const PeerGone& gone) {
 
 void Service::hear(const PagerDecision& decision) {
   const bool evicted = decision.kind == PagerDecision::Kind::evict;
+  std::vector<std::pair<std::string_view, std::uint64_t>> inputs{
+      {"used_bytes", decision.used_bytes}, {"budget_bytes", decision.budget_bytes}, {"page", decision.page}};
+  if (evicted) inputs.push_back(reload_input(*state_, decision));
   state_->decide(name_of(decision.kind), subject_of(*state_, decision), decision.bytes,
                  evicted                                         ? name_of(decision.evict_reason)
                  : decision.kind == PagerDecision::Kind::load    ? "fault or prefetch"
                  : decision.kind == PagerDecision::Kind::corrupt ? "its bytes are not those that were loaded"
                                                                  : failure_kind_name(decision.reason),
-                 {{"used_bytes", decision.used_bytes},
-                  {"budget_bytes", decision.budget_bytes},
-                  {"page", decision.page}});
+                 std::move(inputs));
   if (decision.kind == PagerDecision::Kind::corrupt) {
     spdlog::error("page {} of checkpoint {} is corrupt: {}; it is read again once nobody uses it",
                   decision.page, subject_of(*state_, decision), decision.detail);

@@ -96,6 +96,15 @@ Json host_json(const HostBuffers& buffers) {
   return json;
 }
 
+std::string_view name_of(SourcePlace place) {
+  switch (place) {
+    case SourcePlace::locked_host: return "locked_host";
+    case SourcePlace::page_cache: return "page_cache";
+    case SourcePlace::disk: break;
+  }
+  return "disk";
+}
+
 Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, const Checkpoint& checkpoint,
                      bool shown) {
   std::uint64_t resident = 0;
@@ -109,6 +118,9 @@ Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, con
             {"locked_host_bytes", tier != nullptr ? tier->bytes_of(checkpoint.identity()) : 0},
             {"clients", checkpoint.sessions}};
   if (shown) json["path"] = checkpoint.path;
+  for (const auto& table : service.tables.of(checkpoint)) {
+    if (table->source) json["reload_from"][table->device->description().id] = name_of(table->source_place);
+  }
   const PageCacheFigures* const page_cache = kernel != nullptr ? kernel->find(checkpoint.id) : nullptr;
   if (page_cache != nullptr) add_page_cache(json, *page_cache);
   return json;

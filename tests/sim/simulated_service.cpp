@@ -68,7 +68,7 @@ void Simulation::request() {
 void Simulation::request_of_service() {
   const Ticket ticket{++last_ticket_};
   const auto frames = static_cast<std::uint32_t>(random_.below(14)) * scale_;
-  switch (random_.below(5)) {
+  switch (random_.below(6)) {
     case 0:
       if (!requests_.empty()) feed(Cancel{.ticket = any_of(requests_)->first});
       return;
@@ -81,6 +81,10 @@ void Simulation::request_of_service() {
       return feed(SetCutoff{.session = clients_.begin()->first,
                             .table = clients_.begin()->second.attached.begin()->first,
                             .pages = frames * 2});
+    case 4:
+      if (tables_.empty()) return;
+      return feed(SetSourcePlace{.table = any_of(tables_)->first,
+                                 .place = static_cast<SourcePlace>(random_.below(3))});
     default: return request_evictions(ticket, random_.one_in(2) ? frames : 0xffffffff);
   }
 }

@@ -142,6 +142,25 @@ class Probes(unittest.TestCase):
             if os.path.exists("/proc/pressure/memory"):
                 self.assertGreaterEqual(pressure["machine"]["some"]["seconds"], 0)
 
+    def test_of_equals_the_one_that_is_in_the_page_cache_is_evicted_first(self) -> None:
+        with daemon.Daemon(capacity="96MiB") as running:
+            older, newer, third = (running.folder / f"{name}.safetensors" for name in ("older", "newer", "third"))
+            for path in (older, newer, third):
+                daemon.write_checkpoint(path, tensors=10)
+                drop(path)
+            ids = [running.ask("load", str(path))["checkpoint"] for path in (older, newer)]
+            drop(older)
+            subprocess.run(["cat", newer], stdout=subprocess.DEVNULL, check=True)
+
+            def reload_places() -> list[str]:
+                known = {one["id"]: one for one in running.ask("status")["checkpoints"]}
+                return [known[one]["reload_from"]["host"] for one in ids]
+            self.assertTrue(daemon.wait_until(lambda: reload_places() == ["disk", "page_cache"]), running.ask("status"))
+            self.assertNotIn("error", running.ask("load", str(third)))
+            evicted = [one for one in running.ask("explain")["decisions"] if one["kind"] == "evict"]
+            self.assertEqual({ids[1]}, {one["subject"] for one in evicted})
+            self.assertTrue(all(one["inputs"]["reload_from_page_cache_bytes"] > 0 for one in evicted), evicted)
+
     @unittest.skipUnless(shutil.which("bpftool"), "requires bpftool")
     def test_a_kill_leaves_no_program_and_no_map(self) -> None:
         before = programs()

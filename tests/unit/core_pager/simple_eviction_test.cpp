@@ -56,6 +56,28 @@ TEST_F(SimpleEvictionOrder, ThePrioritizedTableGoesLast) {
   EXPECT_EQ(take(), std::nullopt);
 }
 
+TEST_F(SimpleEvictionOrder, AmongEqualsWhatIsCheapToBringBackGoesFirst) {
+  policy_.source_moved(third, SourcePlace::locked_host);
+  policy_.source_moved(second, SourcePlace::page_cache);
+  EXPECT_EQ(take(), (PageKey{third, 5}));
+  policy_.source_moved(third, SourcePlace::disk);
+  EXPECT_EQ(take(), (PageKey{second, 5}));
+  EXPECT_EQ(take(), (PageKey{second, 0}));
+  EXPECT_EQ(take(), (PageKey{first, 5}));
+}
+
+TEST_F(SimpleEvictionOrder, CostDoesNotOutweighUseOrPriority) {
+  policy_.source_moved(third, SourcePlace::locked_host);
+  policy_.source_moved(second, SourcePlace::locked_host);
+  policy_.prioritized(third);
+  policy_.table_used_by(first, 0);
+  EXPECT_EQ(take()->table, first);
+  take();
+  EXPECT_EQ(take()->table, second);
+  take();
+  EXPECT_EQ(take()->table, third);
+}
+
 TEST_F(SimpleEvictionOrder, ARequestMayNameItsTable) {
   EXPECT_EQ(policy_.victim(second), (PageKey{second, 5}));
   EXPECT_EQ(policy_.victim(TableId{9}), std::nullopt);

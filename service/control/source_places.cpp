@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "service/control/source_places.hpp"
+
+namespace penstock {
+
+SourcePlace cheapest_place(SourcePlace now, std::uint64_t bytes, std::uint64_t locked_host_bytes,
+                           std::uint64_t page_cache_bytes) {
+  const auto holds = [&](SourcePlace place, std::uint64_t held) {
+    return bytes > 0 && held >= (place == now ? bytes / 2 : bytes - bytes / 4);
+  };
+  if (holds(SourcePlace::locked_host, locked_host_bytes)) return SourcePlace::locked_host;
+  if (holds(SourcePlace::page_cache, page_cache_bytes)) return SourcePlace::page_cache;
+  return SourcePlace::disk;
+}
+
+void SourcePlaces::look(Nanoseconds now) {
+  if (now < next_) return;
+  next_ = now + period;
+  const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats();
+  for (const auto& [id, table] : state_.tables.tables()) {
+    if (!table->source) continue;
+    const SourcePlace place = place_of(*table, kernel.get());
+    if (place == table->source_place) continue;
+    table->source_place = place;
+    table->device->send(mail::MoveSource{.table = id, .place = place});
+  }
+}
+
+SourcePlace SourcePlaces::place_of(const SharedTable& table, const KernelStats* kernel) const {
+  // The tier is no source of the host device: its frames are such memory themselves.
+  const bool from_tier = state_.host_buffers && table.device->description().kind != "host";
+  const HostTier* const tier = from_tier ? state_.host_buffers->tier() : nullptr;
+  std::uint64_t bytes = 0, locked = 0, cached = 0;
+  for (const auto& checkpoint : table.checkpoints) {
+    bytes += checkpoint->identity().bytes;
+    if (tier != nullptr) locked += tier->bytes_of(checkpoint->identity());
+    const PageCacheFigures* const figures = kernel != nullptr ? kernel->find(checkpoint->id) : nullptr;
+    if (figures != nullptr) cached += figures->resident_bytes().value_or(0);
+  }
+  return cheapest_place(table.source_place, bytes, locked, cached);
+}
+
+}  // namespace penstock
