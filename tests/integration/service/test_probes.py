@@ -68,14 +68,23 @@ def series(running: daemon.Daemon) -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
-def programs() -> set[int]:
-    """Ids of the kernel's BPF programs and maps that are named as ours."""
+def programs_of(process: int) -> set[int]:
+    """Ids of the BPF programs that the process holds, and negative ones of the maps."""
     found = set()
-    for what in ("prog", "map"):
+    for entry in Path(f"/proc/{process}/fdinfo").iterdir():
+        for line in entry.read_text().splitlines():
+            kind, _, number = line.partition(":")
+            if kind in ("prog_id", "map_id"):
+                found.add((1 if kind == "prog_id" else -1) * int(number))
+    return found
+
+
+def programs() -> set[int]:
+    """Of all processes."""
+    found = set()
+    for sign, what in ((1, "prog"), (-1, "map")):
         done = subprocess.run(["bpftool", "--json", what, "list"], capture_output=True, text=True, check=True)
-        for one in json.loads(done.stdout):
-            if one.get("name", "").startswith(("page_cache_", "file_keys")):
-                found.add((1 if what == "prog" else -1) * one["id"])
+        found |= {sign * one["id"] for one in json.loads(done.stdout)}
     return found
 
 
@@ -163,12 +172,12 @@ class Probes(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("bpftool"), "requires bpftool")
     def test_a_kill_leaves_no_program_and_no_map(self) -> None:
-        before = programs()
         with daemon.Daemon() as running:
-            self.assertTrue(programs() - before)
+            held = programs_of(running.process.pid)
+            self.assertTrue(held & programs())
             running.process.kill()
             running.process.wait()
-            self.assertTrue(daemon.wait_until(lambda: not programs() - before), programs() - before)
+            self.assertTrue(daemon.wait_until(lambda: not programs() & held), programs() & held)
 
 
 class WithoutBpf(unittest.TestCase):

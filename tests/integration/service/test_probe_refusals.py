@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C06: services that may not load the probes, or not all of them, serve all the same and say what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+import daemon
+from test_probes import BPF, REFUSE, missing_requirement, programs_of, series
+
+REFUSE_MAP = str(Path(__file__).with_name("refuse_map.py"))
+
+
+class Serves(unittest.TestCase):
+    def lines_about_probes(self, running: daemon.Daemon) -> list[str]:
+        return [line for line in running.log().splitlines() if "warning" in line and "probe" in line]
+
+    def check_that_it_serves(self, running: daemon.Daemon) -> None:
+        path = running.folder / "m.safetensors"
+        daemon.write_checkpoint(path)
+        self.assertNotIn("error", running.ask("load", str(path)))
+        self.assertGreaterEqual(running.device()["resident_bytes"], path.stat().st_size // daemon.MIB * daemon.MIB)
+
+    def check_that_nothing_is_claimed(self, running: daemon.Daemon) -> None:
+        """No series of the page cache's causes, which would read as 0 bytes reclaimed."""
+        shown = series(running)
+        self.assertEqual(0, shown['penstock_probe_attached{probe="page_cache"}'])
+        self.assertFalse([name for name in shown if "page_cache_added" in name or "page_cache_removed" in name])
+
+
+class CaseC06(Serves):
+    def test_denied_by_a_filter(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF)) as running:
+            self.check_that_it_serves(running)
+            self.check_that_nothing_is_claimed(running)
+            lines = self.lines_about_probes(running)
+            self.assertEqual(1, len(lines), lines)
+            self.assertIn("EPERM", lines[0])
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "requires root and setpriv")
+    def test_without_the_capabilities(self) -> None:
+        without = ("setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", "--inh-caps", "-sys_admin,-bpf,-perfmon")
+        with daemon.Daemon(words=without) as running:
+            self.check_that_it_serves(running)
+            self.check_that_nothing_is_claimed(running)
+            self.assertIn("CAP_BPF", "".join(self.lines_about_probes(running)))
+
+    @unittest.skipUnless(shutil.which("prlimit"), "requires prlimit")
+    def test_with_little_locked_memory(self) -> None:
+        with daemon.Daemon(words=("prlimit", "--memlock=65536:65536")) as running:
+            self.check_that_it_serves(running)
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which("bpftool"), "requires root and bpftool")
+class CaseC06Maps(Serves):
+    @classmethod
+    def setUpClass(cls) -> None:
+        missing = missing_requirement()
+        if missing:
+            raise unittest.SkipTest(missing)
+
+    def test_one_map_that_is_refused_once_is_made_again(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE_MAP, "EAGAIN", "3")) as running:
+            self.check_that_it_serves(running)
+            first = running.ask("doctor")["probes"][0]
+            self.assertTrue(first["attached"], first)
+
+    def test_one_map_that_is_always_refused_leaves_none_of_the_others(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE_MAP, "EAGAIN", "file_keys")) as running:
+            self.check_that_it_serves(running)
+            self.check_that_nothing_is_claimed(running)
+            said = "".join(self.lines_about_probes(running))
+            self.assertIn("map create: EAGAIN", said)
+            self.assertEqual(set(), programs_of(running.process.pid))
+
+    def test_who_requires_the_probes_does_not_start_without_a_map(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE_MAP, "EAGAIN", "file_keys"), wait=False,
+                           extra='[probes]\nebpf = "required"\n') as running:
+            self.assertEqual(2, running.process.wait(timeout=20))
+            self.assertIn('probes.ebpf is "required"', running.log())
+            self.assertIn("EAGAIN", running.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
