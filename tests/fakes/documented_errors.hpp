@@ -16,7 +16,8 @@ namespace penstock::fake {
 enum CallParts : std::uint8_t {
   by_start = 1,   // Finding the GPUs, in every process.
   by_device = 2,  // The owner of frames, and their writer.
-  by_client = 4,  // The library inside of somebody's program.
+  by_client = 4,  // The library inside of somebody's program,
+  by_copy = 8,    // and its copies of whole tables.
 };
 // In which table of functions it is.
 enum CallTables : std::uint8_t { in_driver = 1, in_streams = 2, in_both = 3 };
@@ -42,6 +43,7 @@ inline constexpr int memory_map[] = {1, 2, 3, 4, 101, 401, 800, 801};
 inline constexpr int memory_access[] = {1, 2, 3, 4, 101, 800, 801, 999};
 inline constexpr int context_make[] = {1, 2, 3, 4, 46, 101, 201, 700, 719, 805, 810, 999};
 inline constexpr int context_set[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
+inline constexpr int context_look[] = {1, 3, 4, 201}, context_push[] = {1, 3, 4, 201, 709};
 inline constexpr int device_set[] = {1, 2, 3, 4, 100, 101, 201, 700, 709, 719, 999};
 inline constexpr int in_context[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
 inline constexpr int host_register[] = {1, 2, 3, 4, 201, 700, 712, 801};
@@ -86,30 +88,37 @@ inline constexpr DocumentedCall documented_calls[] = {
     {"cuDevicePrimaryCtxRetain", nullptr, by_device, in_driver, errors::context_make},
     {"cuDevicePrimaryCtxRelease", nullptr, by_device, in_driver, errors::in_context},
     {"cuCtxSetCurrent", nullptr, by_device, in_driver, errors::context_set},
-    {nullptr, "hipSetDevice", by_device | by_client, in_both, errors::device_set},
-    {nullptr, "hipGetDevice", by_client, in_streams, errors::in_context},
+    {"cuCtxGetCurrent", nullptr, by_copy, in_driver, errors::context_look},
+    {"cuCtxGetDevice", nullptr, by_copy, in_driver, errors::context_look},
+    {"cuCtxPushCurrent", nullptr, by_copy, in_driver, errors::context_push},
+    {"cuCtxPopCurrent", nullptr, by_copy, in_driver, errors::context_look},
+    {nullptr, "hipSetDevice", by_device | by_client | by_copy, in_both, errors::device_set},
+    {nullptr, "hipGetDevice", by_client | by_copy, in_both, errors::in_context},
+    {"cuMemAlloc", "hipMalloc", by_copy, in_driver, errors::in_context},
+    {"cuMemFree", "hipFree", by_copy, in_driver, errors::in_context},
     {"cuMemGetInfo", "hipMemGetInfo", by_device, in_driver, errors::in_context},
     {"cuMemHostAlloc", "hipHostMalloc", by_device, in_driver, errors::in_context},
     {"cuMemFreeHost", "hipHostFree", by_device, in_driver, errors::in_context},
     {"cuMemHostRegister", "hipHostRegister", by_device, in_driver, errors::host_register},
     {"cuMemHostUnregister", "hipHostUnregister", by_device, in_driver, errors::in_context},
     {"cuMemHostGetDevicePointer", "hipHostGetDevicePointer", by_device, in_driver, errors::in_context},
-    {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", by_device, in_driver, errors::in_context},
-    {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", by_device | by_client, in_both, errors::in_context},
+    {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", by_device | by_copy, in_driver, errors::in_context},
+    {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", by_device | by_client | by_copy, in_both, errors::in_context},
     {"cuMemcpyDtoDAsync", "hipMemcpyDtoDAsync", by_device, in_driver, errors::in_context},
     {"cuMemsetD32Async", "hipMemsetD32Async", by_device, in_driver, errors::in_context},
-    {"cuStreamCreate", "hipStreamCreateWithFlags", by_device, in_driver, errors::in_context},
-    {"cuStreamDestroy", "hipStreamDestroy", by_device, in_driver, errors::in_context},
-    {"cuStreamSynchronize", "hipStreamSynchronize", by_device | by_client, in_both, errors::in_context},
+    {"cuStreamCreate", "hipStreamCreateWithFlags", by_device | by_copy, in_driver, errors::in_context},
+    {"cuStreamDestroy", "hipStreamDestroy", by_device | by_copy, in_driver, errors::in_context},
+    {"cuStreamSynchronize", "hipStreamSynchronize", by_device | by_client | by_copy, in_both,
+     errors::in_context},
     {"cuStreamWaitEvent", "hipStreamWaitEvent", by_device, in_driver, errors::with_handle},
     {"cuEventCreate", "hipEventCreateWithFlags", by_device | by_client, in_both, errors::in_context},
     {"cuEventDestroy", "hipEventDestroy", by_device | by_client, in_both, errors::in_context},
     {"cuEventRecord", "hipEventRecord", by_device | by_client, in_both, errors::with_handle},
     {"cuEventSynchronize", "hipEventSynchronize", by_device | by_client, in_both, errors::with_handle},
     {"cuEventQuery", "hipEventQuery", by_client, in_streams, errors::query},
-    {"cuStreamIsCapturing", "hipStreamIsCapturing", by_client, in_streams, errors::capturing},
-    {"cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode", by_client, in_streams,
-     errors::capture_mode},
+    {"cuStreamIsCapturing", "hipStreamIsCapturing", by_client | by_copy, in_streams, errors::capturing},
+    {"cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode", by_client | by_copy,
+     in_streams, errors::capture_mode},
     {"cuCtxSynchronize", "hipDeviceSynchronize", by_client, in_streams, errors::in_context},
 
     {nullptr, "hipGetDevicePropertiesR0600", by_device, in_driver, errors::look},

@@ -17,16 +17,23 @@ CudaAddress native(DeviceAddress address) { return static_cast<CudaAddress>(addr
 
 class CudaDriverContext final : public DriverContext {
  public:
-  CudaDriverContext(std::shared_ptr<const CudaTable> table, CudaDevice device, CudaContext context)
-      : table_(std::move(table)), device_(device), context_(context) {}
+  enum class Kind : std::uint8_t { retained, adopted };
+  CudaDriverContext(std::shared_ptr<const CudaTable> table, CudaDevice device, CudaContext context, Kind kind)
+      : table_(std::move(table)), device_(device), context_(context), kind_(kind) {}
   ~CudaDriverContext() override {
     if (module_ != nullptr) {
       static_cast<void>(insist([&] { return DriverCode{table_->module_unload(module_), ""}; }));
     }
+    if (kind_ == Kind::adopted) return;
     static_cast<void>(insist([&] { return DriverCode{table_->primary_context_release(device_), ""}; }));
   }
 
   DriverCode enter() override { return {table_->context_set_current(context_), "cuCtxSetCurrent"}; }
+  DriverCode enter_for_now() override { return {table_->context_push(context_), "cuCtxPushCurrent"}; }
+  void leave() override {
+    CudaContext ours = nullptr;
+    static_cast<void>(insist([&] { return DriverCode{table_->context_pop(&ours), ""}; }));
+  }
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {
     std::size_t free_bytes = 0, total_bytes = 0;
     const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "cuMemGetInfo"};
@@ -79,6 +86,14 @@ class CudaDriverContext final : public DriverContext {
   DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) override {
     return {table_->memset_d32_async(native(at), 0, bytes / 4, native(stream)), "cuMemsetD32Async"};
   }
+
+  DriverCode allocate(std::uint64_t bytes, DeviceAddress& at) override {
+    CudaAddress address = 0;
+    const DriverCode code{table_->mem_alloc(&address, bytes), "cuMemAlloc"};
+    if (code.ok()) at = DeviceAddress{address};
+    return code;
+  }
+  DriverCode free(DeviceAddress at) override { return {table_->mem_free(native(at)), "cuMemFree"}; }
 
   DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
     void* made = nullptr;
@@ -135,6 +150,7 @@ class CudaDriverContext final : public DriverContext {
   const std::shared_ptr<const CudaTable> table_;
   const CudaDevice device_;
   const CudaContext context_;
+  const Kind kind_;
   CudaModule module_ = nullptr;
   CudaFunction scatter_ = nullptr, checksum_ = nullptr;
 };
@@ -146,10 +162,26 @@ DriverCode open_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice 
   CudaContext context = nullptr;
   const DriverCode retained{table->primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain"};
   if (!retained.ok()) return retained;
-  auto made = std::make_unique<CudaDriverContext>(std::move(table), device, context);
+  auto made = std::make_unique<CudaDriverContext>(std::move(table), device, context,
+                                                  CudaDriverContext::Kind::retained);
   const DriverCode entered = made->enter();
   if (entered.ok()) opened = std::move(made);
   return entered;
+}
+
+DriverCode adopt_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
+                              std::unique_ptr<DriverContext>& adopted) {
+  CudaContext context = nullptr;
+  const DriverCode asked{table->context_get_current(&context), "cuCtxGetCurrent"};
+  if (!asked.ok()) return asked;
+  if (context == nullptr) return {cuda_error_invalid_context, asked.call};
+  CudaDevice whose = 0;
+  const DriverCode looked{table->context_get_device(&whose), "cuCtxGetDevice"};
+  if (!looked.ok()) return looked;
+  if (whose != device) return {cuda_error_invalid_context, looked.call};
+  adopted = std::make_unique<CudaDriverContext>(std::move(table), device, context,
+                                                CudaDriverContext::Kind::adopted);
+  return looked;
 }
 
 }  // namespace penstock

@@ -80,4 +80,8 @@ DriverCode CudaDriver::open_context(std::unique_ptr<DriverContext>& opened) {
   return open_cuda_context(table_, device_, opened);
 }
 
+DriverCode CudaDriver::adopt_context(std::unique_ptr<DriverContext>& adopted) {
+  return adopt_cuda_context(table_, device_, adopted);
+}
+
 }  // namespace penstock

@@ -26,6 +26,7 @@ class CudaDriver final : public GpuDriver {
   DriverCode unmap(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode free_range(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode open_context(std::unique_ptr<DriverContext>& opened) override;
+  DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) override;
 
  private:
   const std::shared_ptr<const CudaTable> table_;
@@ -38,5 +39,7 @@ CudaMemProperties cuda_memory_properties(CudaDevice device);
 // Of the primary context, which is shared with whatever else of this process uses the device.
 DriverCode open_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
                              std::unique_ptr<DriverContext>& opened);
+DriverCode adopt_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
+                              std::unique_ptr<DriverContext>& adopted);
 
 }  // namespace penstock

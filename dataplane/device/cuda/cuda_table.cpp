@@ -78,7 +78,13 @@ void find_memory(CudaSymbols& symbols, CudaTable& table) {
 void find_work(CudaSymbols& symbols, CudaTable& table) {
   symbols.find(table.primary_context_retain, "cuDevicePrimaryCtxRetain", 7000);
   symbols.find(table.context_set_current, "cuCtxSetCurrent", 4000);
+  symbols.find(table.context_get_current, "cuCtxGetCurrent", 4000);
+  symbols.find(table.context_get_device, "cuCtxGetDevice", 2000);
+  symbols.find(table.context_push, "cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2");
+  symbols.find(table.context_pop, "cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2");
   symbols.find(table.mem_get_info, "cuMemGetInfo", 3020, "cuMemGetInfo_v2");
+  symbols.find(table.mem_alloc, "cuMemAlloc", 3020, "cuMemAlloc_v2");
+  symbols.find(table.mem_free, "cuMemFree", 3020, "cuMemFree_v2");
   symbols.find(table.mem_host_alloc, "cuMemHostAlloc", 2020);
   symbols.find(table.mem_free_host, "cuMemFreeHost", 2000);
   symbols.find(table.mem_host_register, "cuMemHostRegister", 6050, "cuMemHostRegister_v2");

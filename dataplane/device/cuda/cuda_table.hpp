@@ -35,7 +35,13 @@ struct CudaTable {
   CudaPrimaryContextRetain primary_context_retain = nullptr;
   CudaPrimaryContextRelease primary_context_release = nullptr;
   CudaContextSetCurrent context_set_current = nullptr;
+  CudaContextGetCurrent context_get_current = nullptr;
+  CudaContextGetDevice context_get_device = nullptr;
+  CudaContextPush context_push = nullptr;
+  CudaContextPop context_pop = nullptr;
   CudaMemGetInfo mem_get_info = nullptr;
+  CudaMemAlloc mem_alloc = nullptr;
+  CudaMemFree mem_free = nullptr;
   CudaMemHostAlloc mem_host_alloc = nullptr;
   CudaMemFreeHost mem_free_host = nullptr;
   CudaMemHostRegister mem_host_register = nullptr;

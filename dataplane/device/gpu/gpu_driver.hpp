@@ -52,6 +52,10 @@ class DriverContext {
 
   // Makes the context the calling thread's.
   virtual DriverCode enter() = 0;
+  // The same, until leave: the thread's own one comes back. HIP knows no contexts there: whoever borrows the thread puts
+  // its device back (ProgramStreams::set_current_device).
+  virtual DriverCode enter_for_now() = 0;
+  virtual void leave() = 0;
   virtual DriverCode memory_figures(DeviceMemoryFigures& figures) = 0;
 
   virtual DriverCode make_stream(StreamHandle& stream) = 0;
@@ -71,6 +75,11 @@ class DriverContext {
   virtual DriverCode copy_within(DeviceAddress to, DeviceAddress from, std::uint64_t bytes,
                                  StreamHandle stream) = 0;
   virtual DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) = 0;
+
+  // Memory in one piece, of this process alone: for GPUs without virtual memory management. Freeing waits for the work
+  // that is queued on the device.
+  virtual DriverCode allocate(std::uint64_t bytes, DeviceAddress& at) = 0;
+  virtual DriverCode free(DeviceAddress at) = 0;
 
   // Page-locked host memory, and page-locking of what the caller has.
   virtual DriverCode allocate_host(std::uint64_t bytes, void*& memory) = 0;
@@ -129,6 +138,9 @@ class GpuDriver {
 
   // Costs device memory, a few hundred MiB on some GPUs: for the writer and the self-test alone. The driver outlives it.
   virtual DriverCode open_context(std::unique_ptr<DriverContext>& opened) = 0;
+  // The calling thread's context as the program made it; it stays the program's. 201 (invalid context) where none is
+  // current, or another GPU's.
+  virtual DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) = 0;
 
  protected:
   GpuDriver() = default;

@@ -26,6 +26,8 @@ class HipDriverContext final : public DriverContext {
   }
 
   DriverCode enter() override { return {table_->set_device(device_), "hipSetDevice"}; }
+  DriverCode enter_for_now() override { return enter(); }
+  void leave() override {}
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {
     std::size_t free_bytes = 0, total_bytes = 0;
     const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "hipMemGetInfo"};
@@ -80,6 +82,14 @@ class HipDriverContext final : public DriverContext {
   DriverCode zero(DeviceAddress at, std::uint64_t bytes, StreamHandle stream) override {
     return {table_->memset_d32_async(native(at), 0, bytes / 4, native(stream)), "hipMemsetD32Async"};
   }
+
+  DriverCode allocate(std::uint64_t bytes, DeviceAddress& at) override {
+    HipAddress address = nullptr;
+    const DriverCode code{table_->malloc(&address, bytes), "hipMalloc"};
+    if (code.ok()) at = DeviceAddress{reinterpret_cast<std::uintptr_t>(address)};
+    return code;
+  }
+  DriverCode free(DeviceAddress at) override { return {table_->free(native(at)), "hipFree"}; }
 
   DriverCode allocate_host(std::uint64_t bytes, void*& memory) override {
     void* made = nullptr;
@@ -147,6 +157,16 @@ DriverCode open_hip_context(std::shared_ptr<const HipTable> table, HipDevice dev
   const DriverCode entered = made->enter();
   if (entered.ok()) opened = std::move(made);
   return entered;
+}
+
+DriverCode adopt_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
+                             std::unique_ptr<DriverContext>& adopted) {
+  HipDevice current = 0;
+  const DriverCode asked{table->get_device(&current), "hipGetDevice"};
+  if (!asked.ok()) return asked;
+  if (current != device) return {hip_error_invalid_context, asked.call};
+  adopted = std::make_unique<HipDriverContext>(std::move(table), device);
+  return asked;
 }
 
 }  // namespace penstock

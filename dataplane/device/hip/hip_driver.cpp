@@ -104,4 +104,8 @@ DriverCode HipDriver::open_context(std::unique_ptr<DriverContext>& opened) {
   return open_hip_context(table_, device_, opened);
 }
 
+DriverCode HipDriver::adopt_context(std::unique_ptr<DriverContext>& adopted) {
+  return adopt_hip_context(table_, device_, adopted);
+}
+
 }  // namespace penstock

@@ -32,6 +32,7 @@ class HipDriver final : public GpuDriver {
   DriverCode unmap(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode free_range(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode open_context(std::unique_ptr<DriverContext>& opened) override;
+  DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) override;
 
   const HipQuirks& quirks() const { return quirks_; }
 
@@ -48,5 +49,7 @@ class HipDriver final : public GpuDriver {
 HipMemProperties hip_memory_properties(HipDevice device);
 DriverCode open_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
                             std::unique_ptr<DriverContext>& opened);
+DriverCode adopt_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
+                             std::unique_ptr<DriverContext>& adopted);
 
 }  // namespace penstock

@@ -38,6 +38,7 @@ void find_devices(HipSymbols& symbols, HipTable& table) {
   symbols.find(table.device_get_pci_bus_id, "hipDeviceGetPCIBusId");
   symbols.find(table.device_total_mem, "hipDeviceTotalMem");
   symbols.find(table.set_device, "hipSetDevice");
+  symbols.find(table.get_device, "hipGetDevice");
 }
 
 void find_memory(HipSymbols& symbols, HipTable& table) {
@@ -55,6 +56,8 @@ void find_memory(HipSymbols& symbols, HipTable& table) {
 
 void find_work(HipSymbols& symbols, HipTable& table) {
   symbols.find(table.mem_get_info, "hipMemGetInfo");
+  symbols.find(table.malloc, "hipMalloc");
+  symbols.find(table.free, "hipFree");
   symbols.find(table.host_malloc, "hipHostMalloc");
   symbols.find(table.host_free, "hipHostFree");
   symbols.find(table.host_register, "hipHostRegister");

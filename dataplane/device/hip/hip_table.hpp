@@ -19,6 +19,7 @@ struct HipTable {
   HipDeviceGetPciBusId device_get_pci_bus_id = nullptr;
   HipDeviceTotalMem device_total_mem = nullptr;
   HipSetDevice set_device = nullptr;
+  HipGetDevice get_device = nullptr;
 
   HipMemGetAllocationGranularity mem_get_allocation_granularity = nullptr;
   HipMemCreate mem_create = nullptr;
@@ -32,6 +33,8 @@ struct HipTable {
   HipMemSetAccess mem_set_access = nullptr;
 
   HipMemGetInfo mem_get_info = nullptr;
+  HipMalloc malloc = nullptr;
+  HipFree free = nullptr;
   HipHostMalloc host_malloc = nullptr;
   HipHostFree host_free = nullptr;
   HipHostRegister host_register = nullptr;
