@@ -79,7 +79,7 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
   if (!gpu.has_vmm) {
     check.state = "degraded";
     check.detail = fmt::format("{}: {}", gpu.identity.name, gpu.why_no_vmm);
-    check.remedy = "host memory serves as the device; clients copy whole tables to this GPU";
+    check.remedy = whole_copies;
   } else {
     const SelfTestReport test = run_self_test_within(driver, default_gpu_frame_bytes(gpu), driver_limit);
     entry["free_bytes"] = test.memory.free_bytes;

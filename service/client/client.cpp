@@ -3,6 +3,8 @@
 #include "service/client/client.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "service/client/greeting.hpp"
@@ -19,6 +21,11 @@ pst_event event_of(pst_event_kind kind) {
 }
 
 }  // namespace
+
+const char* kind_name(wire::DeviceKind kind) {
+  constexpr std::array names{"host", "cuda", "hip"};
+  return names[static_cast<std::size_t>(kind)];
+}
 
 Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
   std::unique_ptr<Client> client(new Client(std::move(options)));
@@ -126,7 +133,7 @@ Outcome<Client::Device> Client::device(const char* id) {
   const std::lock_guard lock(state_);
   for (std::uint32_t i = 0; i < greeting_.devices.size(); ++i) {
     const wire::Device& facts = greeting_.devices[i];
-    if (id != nullptr && facts.id != id) continue;
+    if (id != nullptr && facts.id != id && kind_name(facts.kind) != std::string_view(id)) continue;
     const auto paging = std::find_if(pagings_.begin(), pagings_.end(),
                                      [&](const auto& one) { return one->device() == facts.id; });
     return Device{i, facts, paging->get()};

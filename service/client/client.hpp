@@ -21,6 +21,7 @@
 #include "service/client/event_queue.hpp"
 #include "service/client/paging.hpp"
 #include "service/client/process_gpus.hpp"
+#include "service/client/table_copy.hpp"
 
 namespace penstock {
 
@@ -33,6 +34,9 @@ struct ClientOptions {
   void* callback_context = nullptr;
 };
 
+// "host", "cuda", "hip"
+const char* kind_name(wire::DeviceKind kind);
+
 // How a table is opened, and opened again on a new connection.
 struct TableRecipe {
   std::string device;       // Id
@@ -40,6 +44,7 @@ struct TableRecipe {
   std::vector<std::shared_ptr<Checkpoint>> checkpoints;
   std::vector<std::byte> manifest;
   bool copy_on_write = false;
+  std::optional<PlainGpu> copied_to;  // Until the table is open: who copies it from there.
 };
 
 // An open table and those who opened it: one content is one table in a process.
@@ -83,7 +88,13 @@ class Client final : private ControlListener {
   Outcome<OpenTable*> open(TableRecipe recipe);
   void close(OpenTable& table);
 
-  // Null: the first one.
+  // A GPU of this process whose memory can't be shared, by what the user calls it: "cuda", "hip" or an id.
+  Outcome<PlainGpu> plain_gpu(const GpuName& name);
+  // Its copy of a table in host memory; one for all who ask, while any of them has it.
+  Outcome<std::shared_ptr<TableCopy>> copy(OpenTable& table, const PlainGpu& gpu);
+  Outcome<void> fill(TableCopy& copy, OpenTable& table, PageSpan span, Nanoseconds deadline);
+
+  // By its id, or the first of a kind. Null: the first one.
   struct Device {
     std::uint32_t index = 0;
     wire::Device facts;
@@ -133,6 +144,11 @@ class Client final : private ControlListener {
   std::mutex opening_;  // Checkpoints and tables are opened, and opened again, one at a time.
   ProcessGpus gpus_;    // Outlives the tables that are mapped through them.
   std::vector<std::unique_ptr<OpenTable>> tables_;
+  struct MadeCopy {
+    const OpenTable* of;
+    std::weak_ptr<TableCopy> copy;
+  };
+  std::vector<MadeCopy> copies_;
 
   std::mutex state_;
   std::condition_variable state_changed_;

@@ -26,6 +26,10 @@ struct ProcessGpu {
   std::shared_ptr<ProgramStreams> streams;
 };
 
+// Behind what is queued on `stream`, in the calling thread's context. Errc::busy while that captures.
+Result<> copy_to_host(ProgramStreams& streams, DeviceAddress from, std::uint64_t bytes, void* to,
+                      void* stream);
+
 class GpuMapper final : public PageMapper {
  public:
   static Result<std::unique_ptr<PageMapper>> create(const ProcessGpu& gpu, std::uint32_t pages,

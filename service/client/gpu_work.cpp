@@ -89,15 +89,20 @@ void GpuMapper::forget_work() {
   for (Page& page : pages_) page.marks.clear();
 }
 
-Result<> GpuMapper::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) {
+Result<> copy_to_host(ProgramStreams& streams, DeviceAddress from, std::uint64_t bytes, void* to,
+                      void* stream) {
   const StreamHandle on{reinterpret_cast<std::uintptr_t>(stream)};
   bool capturing = false;
-  if (const DriverCode code = gpu_.streams->is_capturing(on, capturing); !code.ok()) return to_error(code);
+  if (const DriverCode code = streams.is_capturing(on, capturing); !code.ok()) return to_error(code);
   // It would become part of the graph, and the wait would spoil the capture.
   if (capturing) return Error{Errc::busy, 0, "the stream captures"};
-  const DriverCode code = gpu_.streams->copy_out(to, base_ + offset, bytes, on);
+  const DriverCode code = streams.copy_out(to, from, bytes, on);
   if (code.ok()) return {};
   return to_error(code);
+}
+
+Result<> GpuMapper::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) {
+  return copy_to_host(*gpu_.streams, base_ + offset, bytes, to, stream);
 }
 
 Result<> GpuMapper::settle_thread() {

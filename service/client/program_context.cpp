@@ -20,9 +20,12 @@ struct Contexts {
 };
 
 Outcome<std::unique_ptr<DriverContext>> open_context(GpuVendor vendor, const std::string& id) {
-  const OpenedVendor opened = open_vendor(vendor, DriverLoading::load);
-  const auto gpu = std::find_if(opened.gpus.begin(), opened.gpus.end(),
-                                [&](const auto& one) { return one->description().identity.id == id; });
+  // Of two versions that are installed the one that the program uses.
+  OpenedVendor opened = open_vendor(vendor, DriverLoading::already_there);
+  if (opened.report.state == VendorState::absent) opened = open_vendor(vendor, DriverLoading::load);
+  const auto gpu = std::find_if(opened.gpus.begin(), opened.gpus.end(), [&](const auto& one) {
+    return id.empty() || one->description().identity.id == id;
+  });
   if (gpu == opened.gpus.end()) {
     const VendorReport& report = opened.report;
     return fail(FailureKind::unsupported,
@@ -48,11 +51,12 @@ Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
   // Never destroyed: at the process's end the driver may be gone before it.
   static Contexts& contexts = *std::make_unique<Contexts>().release();
   const std::lock_guard lock(contexts.mutex);
-  auto found = contexts.by_id.find(id);
+  const std::string key = id.empty() ? std::string(gpu_vendor_name(vendor)) : id;
+  auto found = contexts.by_id.find(key);
   if (found == contexts.by_id.end()) {
     auto opened = open_context(vendor, id);
     if (!opened) return tl::unexpected(std::move(opened.error()));
-    found = contexts.by_id.emplace(id, std::move(*opened)).first;
+    found = contexts.by_id.emplace(key, std::move(*opened)).first;
   }
   const DriverCode code = found->second->enter();
   if (code.ok()) return {};

@@ -86,7 +86,7 @@ OpenedVendor finish(VendorReport so_far, std::vector<std::shared_ptr<GpuDriver>>
   so_far.detail = fmt::format("{} GPU{}{}", gpus.size(), gpus.size() == 1 ? "" : "s", failed);
   if (!usable) {
     so_far.detail += ", sharing is off: " + gpus.front()->description().why_no_vmm;
-    so_far.remedy = "host memory serves as the device; clients copy whole tables to their GPU";
+    so_far.remedy = whole_copies;
   }
   return {.report = std::move(so_far), .gpus = std::move(gpus)};
 }

@@ -59,6 +59,11 @@ OpenedVendor finish(VendorReport so_far, std::vector<std::shared_ptr<GpuDriver>>
 
 // What the dynamic loader said means that there is no such library; anything else is one that can't be loaded.
 bool says_missing(std::string_view said, std::string_view library);
+// What serves where a GPU can't share its memory.
+inline constexpr const char* whole_copies =
+    "host memory serves as the device; clients that ask for this GPU get whole tables of their own there, "
+    "which "
+    "nobody else shares and the service does not count";
 inline constexpr const char* unloadable_remedy =
     "the driver's library is there and can't be loaded: install the driver again, or raise the limit that is "
     "named";

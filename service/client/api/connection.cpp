@@ -114,10 +114,9 @@ pst_status pst_device_at(const pst_client* client, uint32_t index, pst_device* d
                   Failure{FailureKind::not_found, fmt::format("there are {} devices", devices.size()), ""});
   }
   const wire::Device& found = devices[index];
-  constexpr const char* kinds[] = {"host", "cuda", "hip"};
   pst_device out{};
   found.id.copy(out.id, sizeof out.id - 1);
-  std::strncpy(out.kind, kinds[static_cast<std::size_t>(found.kind)], sizeof out.kind - 1);
+  std::strncpy(out.kind, kind_name(found.kind), sizeof out.kind - 1);
   out.page_bytes = found.frame_bytes;
   out.capacity_bytes = found.capacity_bytes;
   out.tensor_alignment = found.tensor_alignment;
@@ -127,10 +126,11 @@ pst_status pst_device_at(const pst_client* client, uint32_t index, pst_device* d
 pst_status pst_use_device(pst_client* client, const char* device) {
   if (const pst_status status = check_handle(client); status != PST_DONE) return status;
   const auto found = client->client->device(device);
-  if (!found) return report(client, found.error());
-  if (found->facts.kind == wire::DeviceKind::host) return PST_DONE;
-  const GpuVendor vendor = found->facts.kind == wire::DeviceKind::cuda ? GpuVendor::cuda : GpuVendor::hip;
-  const auto entered = enter_program_context(vendor, found->facts.id);
+  // One that the service does not have may still take copies of tables.
+  const auto name = gpu_name(found ? std::string_view(found->facts.id) : device != nullptr ? device : "");
+  if (!found && !name) return report(client, found.error());
+  if (!name) return PST_DONE;
+  const auto entered = enter_program_context(name->vendor, name->id);
   return entered ? PST_DONE : report(client, entered.error());
 }
 

@@ -51,6 +51,7 @@ struct pst_table {
   penstock::Table* table;  // Of `open`; first, because pins need nothing else.
   pst_client* owner;
   penstock::OpenTable* open;
+  std::shared_ptr<penstock::TableCopy> copy;  // Empty unless the table is one on a GPU that shares nothing.
 };
 
 struct pst_grant {

@@ -58,6 +58,8 @@ pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint
 pst_status pst_table_free(pst_table* table, uint64_t bytes, uint64_t timeout_ns, uint64_t* freed) {
   if (const pst_status status = check_handle(owner_of(table), freed != nullptr); status != PST_DONE)
     return status;
+  *freed = 0;
+  if (table->copy) return PST_DONE;  // It goes as a whole, when it is closed.
   *freed = table->owner->client->free(*table->open, bytes, deadline_after(timeout_ns));
   return PST_DONE;
 }

@@ -58,6 +58,23 @@ pst_status not_copied(const pst_table* table, const Error& error) {
   return report(handle->owner, handle->owner->client->fault(*handle->open, span, deadline_after(timeout_ns)));
 }
 
+// Of a copy on a GPU: nothing leaves it, so that pins are counted alone.
+[[gnu::noinline]] pst_status fault_copy(pst_table* handle, PageSpan span, std::uint64_t timeout_ns) {
+  TableCopy& copy = *handle->copy;
+  if (!copy.ready(span)) {
+    if (timeout_ns == 0)
+      return report(handle->owner, Failure{FailureKind::deadline, "the pages are not copied yet", ""});
+    const auto filled = handle->owner->client->fill(copy, *handle->open, span, deadline_after(timeout_ns));
+    if (!filled) return report(handle->owner, filled.error());
+  }
+  copy.pin(span);
+  return PST_DONE;
+}
+
+bool is_pinned(const pst_table* table, PageSpan span) {
+  return table->copy ? table->copy->pinned(span) : table->table->pinned(span);
+}
+
 // Checks of the functions that take a range. PST_DONE: `span` is set.
 pst_status check_range(const pst_table* table, std::uint64_t offset, std::uint64_t bytes, PageSpan& span) {
   if (const pst_status status = check_handle(owner_of(table)); status != PST_DONE) return status;
@@ -81,6 +98,8 @@ pst_status pst_fault(pst_table* handle, uint64_t offset, uint64_t bytes, uint64_
   const auto span = table.span_of(offset, bytes);
   if (!span) [[unlikely]]
     return outside(handle, offset, bytes);
+  if (handle->copy) [[unlikely]]
+    return fault_copy(handle, *span, timeout_ns);
   if (table.cooperative() && table.paging().idle()) [[unlikely]]
     table.paging().set_idle(false);
   const Table::PinAttempt attempt = table.pin(*span);
@@ -98,6 +117,8 @@ pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* s
   const auto span = table.span_of(offset, bytes);
   if (!span) [[unlikely]]
     return outside(handle, offset, bytes);
+  if (handle->copy) [[unlikely]]
+    return handle->copy->unpin(*span) ? PST_DONE : not_pinned(handle);
   if (table.cooperative() || stream != nullptr) [[unlikely]] {
     // Before the pins go: a page without a pin and without a note of its work may be unmapped.
     if (const auto noted = table.mapper().note_work(*span, stream); !noted)
@@ -113,6 +134,11 @@ pst_status pst_copy_out(pst_table* handle, uint64_t offset, uint64_t bytes, void
   if (const pst_status status = check_range(handle, offset, bytes, span);
       status != PST_DONE || span.count == 0)
     return status;
+  if (handle->copy) {
+    if (!handle->copy->pinned(span)) return not_pinned(handle);
+    const auto copied = handle->copy->copy_out(offset, bytes, to, stream);
+    return copied ? PST_DONE : not_copied(handle, copied.error());
+  }
   Table& table = *handle->table;
   // With pins of its own, so that a caller without any gets an answer instead of a fault.
   const Table::PinAttempt attempt = table.pin(span);
@@ -158,6 +184,12 @@ pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t bytes, 
   *count = span.count;
   if (capacity < span.count)
     return report_invalid(table->owner, "there is not room for the serials of all pages");
+  if (table->copy) {
+    // It is made once, and not lost.
+    for (std::uint32_t i = 0; i < span.count; ++i)
+      serials[i] = table->copy->ready({span.first + i, 1}) ? 2 : 0;
+    return PST_DONE;
+  }
   table->table->paging().look([&] {
     for (std::uint32_t i = 0; i < span.count; ++i) serials[i] = table->table->serial(span.first + i);
   });
@@ -169,6 +201,7 @@ pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capa
   if (const pst_status status = check_handle(owner_of(table), complete); status != PST_DONE) return status;
   Table& found = *table->table;
   *count = 0;
+  if (table->copy) return PST_DONE;  // Nobody asks it back.
   found.paging().look([&] {
     for (std::uint32_t page = 0; page < found.shape().pages; ++page) {
       const std::uint64_t word = found.word(page).load(std::memory_order_relaxed);
@@ -186,7 +219,8 @@ pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, u
       status != PST_DONE || span.count == 0)
     return status;
   if (table->table->shape().kind == TableKind::anonymous) return PST_DONE;  // Private from the start.
-  if (!table->table->pinned(span)) return not_pinned(table);
+  if (!is_pinned(table, span)) return not_pinned(table);
+  if (table->copy) return PST_DONE;
   return report(table->owner,
                 table->owner->client->make_private(*table->open, span, deadline_after(timeout_ns)));
 }
@@ -194,6 +228,8 @@ pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, u
 pst_status pst_allow_writes(pst_table* table, uint64_t offset, uint64_t bytes) {
   PageSpan span;
   if (const pst_status status = check_range(table, offset, bytes, span); status != PST_DONE) return status;
+  if (table->copy)
+    return report(table->owner, Failure{FailureKind::unsupported, "copy_on_write is for host memory", ""});
   if (!table->table->pinned(span)) return not_pinned(table);
   return report(table->owner, table->table->paging().look([&] { return table->table->allow_writes(span); }));
 }
@@ -201,6 +237,7 @@ pst_status pst_allow_writes(pst_table* table, uint64_t offset, uint64_t bytes) {
 pst_status pst_end_writes(pst_table* table, uint64_t offset, uint64_t bytes) {
   PageSpan span;
   if (const pst_status status = check_range(table, offset, bytes, span); status != PST_DONE) return status;
+  if (table->copy) return not_pinned(table);
   return report(table->owner, table->table->paging().look([&] { return table->table->end_writes(span); }));
 }
 
@@ -211,6 +248,15 @@ pst_status pst_table_residency(const pst_table* table, pst_residency* residency)
   const std::uint64_t page_bytes = found.shape().page_bytes;
   pst_residency out{};
   out.pages = found.shape().pages;
+  if (table->copy) {
+    for (std::uint32_t page = 0; page < out.pages; ++page) {
+      if (table->copy->ready({page, 1})) out.resident_bytes += page_bytes;
+      if (table->copy->pinned({page, 1})) out.pinned_bytes += page_bytes;
+    }
+    out.mapped_bytes = out.resident_bytes;
+    out.private_bytes = found.shape().bytes;  // Whole, from the start.
+    return copy_out(out, residency) ? PST_DONE : report_invalid(table->owner, "a struct without its size");
+  }
   found.paging().look([&] {
     for (std::uint32_t page = 0; page < out.pages; ++page) {
       const std::uint64_t word = found.word(page).load(std::memory_order_relaxed);

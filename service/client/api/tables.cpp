@@ -10,6 +10,48 @@
 namespace penstock {
 namespace {
 
+// Of the table in host memory that is copied: as the Python package opens it, since one content has one set of options.
+TableRecipe recipe_of_source(const wire::Device& host) {
+  TableRecipe recipe;
+  recipe.device = host.id;
+  recipe.message.mode = RevokeMode::agent;
+  recipe.message.overlay = true;
+  recipe.copy_on_write = true;
+  return recipe;
+}
+
+// Where the user's name is no device of the service's. nullopt: that of a GPU it is not, either.
+Outcome<std::optional<PlainGpu>> find_plain_gpu(pst_client* client, const char* device) {
+  const auto name = gpu_name(device == nullptr ? "" : device);
+  if (!name) return std::optional<PlainGpu>();
+  auto gpu = client->client->plain_gpu(*name);
+  if (!gpu) return tl::unexpected(std::move(gpu.error()));
+  return std::optional(std::move(*gpu));
+}
+
+Outcome<TableRecipe> start_copy(pst_client* client, TableKind kind, const pst_table_options& given,
+                                const Failure& no_device) {
+  const auto gpu = find_plain_gpu(client, given.device);
+  if (!gpu) return tl::unexpected(gpu.error());
+  if (!*gpu) return tl::unexpected(no_device);
+  if (kind == TableKind::anonymous || given.copy_on_write != 0) {
+    return fail(FailureKind::unsupported,
+                kind == TableKind::anonymous
+                    ? "a GPU whose memory can't be shared has no private tables: allocate there yourself"
+                    : "copy_on_write is for host memory");
+  }
+  const auto host = client->client->device("host");
+  if (!host) {
+    return fail(FailureKind::unsupported,
+                "the service has no host device, whose pages could be copied to the GPU",
+                "[device.host] enabled = \"on\" in the service's configuration");
+  }
+  TableRecipe recipe = recipe_of_source(host->facts);
+  recipe.message.kind = kind;
+  recipe.copied_to = **gpu;
+  return recipe;
+}
+
 // Device, mode and copies; the rest is the kind's own.
 Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_table_options* options) {
   const pst_table_options given = copy_in(options);
@@ -18,7 +60,7 @@ Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_
   const auto connected = client->client->connected(monotonic_now() + grace);
   if (!connected) return tl::unexpected(connected.error());
   const auto device = client->client->device(given.device);
-  if (!device) return tl::unexpected(device.error());
+  if (!device) return start_copy(client, kind, given, device.error());
   const bool on_gpu = device->facts.kind != wire::DeviceKind::host;
   if (on_gpu && given.copy_on_write != 0)
     return fail(FailureKind::unsupported, "copy_on_write is for host memory");
@@ -34,9 +76,20 @@ Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_
 
 pst_status open_table(pst_client* client, Outcome<TableRecipe> recipe, pst_table** table) {
   if (!recipe) return report(client, recipe.error());
+  const auto gpu = std::exchange(recipe->copied_to, std::nullopt);
   const auto open = client->client->open(std::move(*recipe));
   if (!open) return report(client, open.error());
-  *table = client->tables.add(std::make_unique<pst_table>(pst_table{(*open)->table.get(), client, *open}));
+  std::shared_ptr<TableCopy> copy;
+  if (gpu) {
+    auto made = client->client->copy(**open, *gpu);
+    if (!made) {
+      client->client->close(**open);
+      return report(client, made.error());
+    }
+    copy = std::move(*made);
+  }
+  *table = client->tables.add(
+      std::make_unique<pst_table>(pst_table{(*open)->table.get(), client, *open, std::move(copy)}));
   return PST_DONE;
 }
 
@@ -135,7 +188,10 @@ pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_tab
 void pst_table_close(pst_table* table) {
   if (check_handle(owner_of(table)) != PST_DONE) return;
   pst_client* const owner = table->owner;
-  if (const auto handle = owner->tables.take(table)) owner->client->close(*handle->open);
+  if (const auto handle = owner->tables.take(table)) {
+    handle->copy.reset();
+    owner->client->close(*handle->open);
+  }
 }
 
 pst_status pst_table_describe(const pst_table* table, pst_table_info* info) {
@@ -147,7 +203,7 @@ pst_status pst_table_describe(const pst_table* table, pst_table_info* info) {
   out.id = found.paging().look([&] { return found.attachment().number; });
   out.kind = static_cast<uint32_t>(shape.kind);
   out.pages = shape.pages;
-  out.address = found.address();
+  out.address = table->copy ? table->copy->address() : found.address();
   out.bytes = shape.bytes;
   out.page_bytes = shape.page_bytes;
   return copy_out(out, info) ? PST_DONE : report_invalid(table->owner, "a struct without its size");

@@ -162,7 +162,7 @@ PST_API pst_status pst_device_at(const pst_client* client, uint32_t index, pst_d
 
 /* For programs that use no framework of the GPU's vendor, which does the same: loads the driver if need be, and makes the
  * device's primary context current on the calling thread. It costs device memory and lives as long as the process. device
- * NULL: the first. Host memory needs nothing, and this does nothing there. PST_UNSUPPORTED: no driver, or a hidden GPU. */
+ * NULL: the first; "cuda" and "hip": one of that kind, also where the service has none. Host memory needs nothing, and this does nothing there. PST_UNSUPPORTED: no driver, or a hidden GPU. */
 PST_API pst_status pst_use_device(pst_client* client, const char* device);
 
 /* ---- checkpoints --------------------------------------------------------------------------------------------------- */
@@ -202,7 +202,7 @@ typedef enum { PST_AGENT = 0, PST_COOPERATIVE = 1 } pst_revoke_mode;
 typedef struct {
   uint32_t size;
   uint32_t mode;          /* pst_revoke_mode: who answers revokes (agent: a thread of the library) */
-  const char* device;     /* NULL: the first device */
+  const char* device;     /* an id, or "host", "cuda", "hip": the first of that kind. NULL: the first device */
   uint32_t copy_on_write; /* 1: shared pages can be written to after pst_allow_writes; host memory */
   uint32_t reserved;
 } pst_table_options;
@@ -217,6 +217,13 @@ typedef struct {
   const char* wanted_dtype; /* "BF16"; equal to stored: copied */
   uint64_t scale_offset;    /* file offset of an F32 scalar multiplied in; UINT64_MAX: none */
 } pst_manifest_entry;
+
+/* `device` may also name a GPU that is none of the service's because its driver can't share memory (no virtual memory
+ * management): the one whose context is current in the calling thread. The table is then a copy of this process's own: one
+ * allocation for all of it at open (PST_EXHAUSTED without room), filled by pst_fault from the service's host device, freed
+ * at close. Pages never leave it, are writable, and count for nobody: the service doesn't see them. Once a process and GPU
+ * a line on stderr says so. Files and assembled tables; anonymous ones are PST_UNSUPPORTED. A GPU that could share, and is
+ * not used by the service, is PST_NOT_FOUND. */
 
 /* File table: the checkpoint's own layout, shared read-only. Address space is reserved at once, nothing is loaded. One
  * content is one table in a process: opening it again gives a second handle to the same pages and pins, and needs the

@@ -21,16 +21,14 @@
 #include "dataplane/device/cuda/cuda_table.hpp"
 #include "dataplane/device/hip/hip_table.hpp"
 #include "service/client/gpu_mapper.hpp"
-#include "tests/fakes/documented_errors.hpp"
 #include "tests/support/eventually.hpp"
-#include "tests/support/fake_gpu.hpp"
+#include "tests/unit/client/client_faults.hpp"
 
 namespace penstock {
 namespace {
 
 constexpr std::uint64_t page_bytes = 2u << 20;
 constexpr std::uint32_t pages = 3;
-constexpr std::uint64_t occurrences_max = 3;
 
 enum class Outcome : std::uint8_t {
   done,         // As if nothing had happened, or after one more try.
@@ -76,60 +74,6 @@ const std::map<std::string_view, std::set<Outcome>> foreseen{
     {"cuEventDestroy", {done}},
     {"cuThreadExchangeStreamCaptureMode", {done}},
     {"cuCtxSynchronize", {not_settled, done}},
-};
-
-class ClientFaults : public testing::Test {
- protected:
-  static bool is_hip() { return version() != "cuda"; }
-  static std::string version() {
-    const char* const name = std::getenv("PENSTOCK_TEST_GPU");
-    return name == nullptr ? "cuda" : name;
-  }
-  static const char* name_of_call(const fake::DocumentedCall& call) {
-    return is_hip() ? call.hip : call.cuda;
-  }
-
-  const FakeGpu& fake_ = is_hip() ? FakeGpu::hip(version().substr(4)) : FakeGpu::cuda();
-
-  // Handles, mappings and addresses of this process, the device's used bytes, and descriptors.
-  std::string left() const {
-    const FakeLive live = fake_.live();
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return fmt::format("{} handles, {} mappings, {} reserved, {} events, {} used, {} descriptors",
-                       live.handles, live.mappings, live.reserved_bytes, live.events, fake_.used_bytes(),
-                       std::distance(begin(all), end(all)));
-  }
-  // Runs `life` with each documented error of the calls that `part` makes.
-  template <class Life, class Check>
-  void inject(fake::CallParts part, const Life& life, const Check& check) {
-    fake_.set_faults("");
-    life();
-    std::map<std::string, std::uint64_t> counts;
-    for (const fake::DocumentedCall& call : fake::documented_calls) {
-      const char* const name = name_of_call(call);
-      if ((call.parts & part) == 0 || name == nullptr) continue;
-      counts[name] = std::min(fake_.calls(name), occurrences_max);
-      EXPECT_GT(counts[name], 0u) << name;
-    }
-    const std::string clean = left();
-    for (const fake::DocumentedCall& call : fake::documented_calls) {
-      const char* const name = name_of_call(call);
-      if ((call.parts & part) == 0 || name == nullptr) continue;
-      for (const int code : call.cuda_errors) {
-        if (!fake::answers(call, is_hip(), code)) continue;
-        for (std::uint64_t at = 1; at <= counts[name]; ++at) {
-          const std::string plan = fmt::format("{}:{}@{}", name, code, at);
-          fake_.set_faults(plan);
-          const auto outcome = life();
-          // How often an event is asked depends on when its stream gets there.
-          EXPECT_GE(fake_.calls(name), std::string_view(name).ends_with("EventQuery") ? 1 : at) << plan;
-          check(call, plan, outcome);
-          ASSERT_EQ(left(), clean) << plan;
-        }
-      }
-    }
-    fake_.set_faults("");
-  }
 };
 
 // Two pages come, are read, one leaves, another takes its place, and all end.
