@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import os
 import subprocess
 import sys
@@ -35,14 +36,96 @@ with penstock.connect() as service, service.open(sys.argv[1]) as checkpoint:
 """
 
 
+# A process whose GPU can't share memory: vendor, library, checkpoint. `used` tells the bytes of the device.
+COPIES = """
+import ctypes, gc, hashlib, sys, types
+import penstock
+vendor, library, path = sys.argv[1:]
+driver = ctypes.CDLL(library)
+driver.penstock_fake_used_bytes.restype = ctypes.c_uint64
+
+def used():
+    gc.collect()
+    return driver.penstock_fake_used_bytes(0)
+
+def content(tensor):
+    held = tensor.array()
+    return ctypes.string_at(held.__cuda_array_interface__["data"][0], tensor.nbytes)
+
+with penstock.connect(device=vendor) as service:
+    assert [one.kind for one in service.devices] == ["host"]
+    empty = used()
+    before = service.open(path)
+    assert before.on_gpu and before.read("b") == b"\\x80\\x3f" * 8  # On CUDA from the file: there is no context yet.
+    service.use_device()
+    checkpoint = service.open(path)
+    with checkpoint.pin("b") as tensor:
+        assert content(tensor) == b"\\x80\\x3f" * 8 == tensor.tobytes()
+    assert 0 < checkpoint.resident_bytes < checkpoint.nbytes, (checkpoint.resident_bytes, checkpoint.nbytes)  # Only what was asked for is copied.
+    with checkpoint.pin() as tensors:
+        digest = hashlib.sha256()
+        for name in sorted(tensors):
+            digest.update(tensors[name].tobytes())
+    assert checkpoint.resident_bytes >= checkpoint.nbytes, checkpoint.resident_bytes
+    assert checkpoint.pinned_bytes == 0, checkpoint.pinned_bytes
+    whole = used()
+    assert whole - empty >= checkpoint.nbytes
+    again = service.open(path)  # The same copy.
+    with again.pin("b") as one, checkpoint.pin("b") as other:
+        assert content(one) == content(other) and used() == whole
+        data = [each.array().__cuda_array_interface__["data"] for each in (one, other)]
+        assert data[0] == data[1]
+    for refused in (lambda: service.private_table(1 << 20), lambda: service.admit(work=1)):
+        try:
+            refused()
+        except (penstock.UnsupportedError, penstock.NotFoundError):
+            pass
+        else:
+            sys.exit("not refused")
+    assert service.evict(checkpoint.id)["evicted_bytes"] >= 0  # Host memory may go.
+    with checkpoint.pin("b") as tensor:
+        kept = tensor.array()
+        address = kept.__cuda_array_interface__["data"][0]
+        tensor.unpin()
+    checkpoint.close(), again.close(), before.close()
+    del checkpoint, again, before, tensor, tensors, one, other
+    assert used() == whole and ctypes.string_at(address, 16) == b"\\x80\\x3f" * 8  # A view keeps it.
+    del kept
+    assert used() == empty, (used(), empty)
+
+# As torch would be used: it brings driver and context, and shows the memory.
+class Shown:
+    def __init__(self, holder):
+        self.holder, self.address = holder, holder.__cuda_array_interface__["data"][0]
+        self.nbytes = holder.__cuda_array_interface__["shape"][0]
+    def data_ptr(self): return self.address
+    def view(self, dtype): return self
+    def reshape(self, shape): return self
+torch = types.ModuleType("torch")
+torch.version = types.SimpleNamespace(hip="6.1" if vendor == "hip" else None)
+torch.uint8 = torch.float32 = torch.bfloat16 = "dtype"
+torch.empty = lambda shape, **_: None
+torch.as_tensor = lambda holder, device: Shown(holder)
+sys.modules["torch"] = torch
+import penstock.torch
+loaded = penstock.torch.load_file(path, device="cuda")
+assert ctypes.string_at(loaded["b"].address, 16) == b"\\x80\\x3f" * 8
+assert used() > empty
+del loaded
+assert used() == empty
+print(digest.hexdigest())
+"""
+
+
 class GpuDaemon(daemon.Daemon):
-    def __init__(self, vendor: str) -> None:
+    def __init__(self, vendor: str, **more: str) -> None:
         self.vendor = vendor
-        super().__init__(environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor)})
+        super().__init__(environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor), **more})
 
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[metrics]\nlisten = ""\n'
-                f'[device.{self.vendor}]\npage_bytes = "2MiB"\ncapacity = "64MiB"\n')
+                f'[device.{self.vendor}]\npage_bytes = "2MiB"\ncapacity = "64MiB"\n'
+                '[device.host]\npage_bytes = "2MiB"\n')
 
 
 class OnCuda(unittest.TestCase):
@@ -139,6 +222,32 @@ class OnCuda(unittest.TestCase):
 
 class OnHip(OnCuda):
     vendor = "hip"
+
+
+class WithoutSharing(unittest.TestCase):
+    """GPUs whose driver works and has no virtual memory management for us: whole tables are copied."""
+
+    def test_a_table_is_copied_whole_and_freed_with_its_last_view(self) -> None:
+        for vendor, library, more in (("cuda", "libcuda.so.1", {"PENSTOCK_FAKE_NO_VMM": "1"}),
+                                      ("hip", "libamdhip64.so.6", {"PENSTOCK_FAKE_HIP_VERSION": "6.1"}),
+                                      ("hip", "libamdhip64.so.7", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"})):
+            with self.subTest(vendor, more=more):
+                found = daemon.BUILD / "fakes" / vendor / library
+                if not found.exists():
+                    self.skipTest(f"requires {found}")
+                running = self.enterContext(GpuDaemon(vendor, **more))
+                path = running.folder / "m.safetensors"
+                model = test_package.write_model(path)
+                environment = {**running.environment, "PYTHONPATH": os.pathsep.join(sys.path),
+                               "PENSTOCK_SOCKET": str(running.socket)}
+                done = subprocess.run([sys.executable, "-c", COPIES, vendor, found, path], capture_output=True, text=True,
+                                      check=False, env=environment)
+                self.assertEqual(0, done.returncode, done.stderr)
+                expected = hashlib.sha256(b"".join(model[name] for name in sorted(model))).hexdigest()
+                self.assertEqual(expected, done.stdout.strip())
+                said = [line for line in done.stderr.splitlines() if line.startswith("penstock: ")]
+                self.assertEqual(1, len(said), done.stderr)
+                self.assertRegex(said[0], f"memory of {vendor}-[0-9a-f]{{8}} can't be shared .*whole copies")
 
 
 class OnHost(test_package.WithService):

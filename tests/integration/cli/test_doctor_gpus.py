@@ -93,6 +93,9 @@ class DoctorGpus(unittest.TestCase):
         report = doctor("hip", PENSTOCK_FAKE_HIP_VERSION="7.2")
         self.assertEqual(state(report, "hip"), "usable_without_vmm")
         self.assertNotIn("self_test", report["gpus"][0])
+        check = next(check for check in report["checks"] if check["name"] == report["gpus"][0]["id"])
+        self.assertEqual(check["state"], "degraded")
+        self.assertIn("whole tables of their own", check["remedy"])
 
     def test_no_program_is_linked_with_a_driver(self):
         for program in PROGRAMS:

@@ -47,14 +47,22 @@ class Connection:
         return found
 
     def kind_of(self, device: str | None) -> str:
-        """Of a device, or of the first one: "host", "cuda", "hip"."""
-        return next((one.kind.decode() for one in self.devices() if device in (None, one.id.decode())), "host")
+        """Of a device, by its id or kind, or of the first one: "host", "cuda", "hip"."""
+        known = ((one.id.decode(), one.kind.decode()) for one in self.devices())
+        found = next((kind for id_, kind in known if device in (None, id_, kind)), None)
+        return found or gpu_kind(device or "") or "host"
 
     def check_process(self) -> None:
         """Raises in a child made by fork, also where the library would not be asked."""
         if os.getpid() != self.process:
             raise ForkedError("this process was forked after it connected: a child has no tensors",
                               "connect in the child")
+
+
+def gpu_kind(device: str) -> str | None:
+    """Of a name that a GPU may have: "cuda", "hip", or an id that begins so."""
+    kind = device.partition("-")[0]
+    return kind if kind in ("cuda", "hip") else None
 
 
 class OpenFile:

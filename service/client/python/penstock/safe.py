@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from penstock import _views
+from penstock._memory import gpu_kind
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError
 from penstock.services import Service, connect
@@ -55,14 +56,12 @@ class SafeOpen:
                  service: Service | None = None) -> None:
         if framework not in _FRAMEWORKS:
             raise InvalidArgumentError(f"framework {framework!r}: numpy and torch are known")
-        if device != "cpu":
-            raise NotBuiltError(f"device {device!r} is not built yet", 'use device="cpu"')
         self._framework = _FRAMEWORKS[framework]
         self._own = service is None
-        self._service = connect() if service is None else service
+        self._service = _connect(self._framework, device) if service is None else service
         try:
             self.checkpoint: Checkpoint = self._service.open(filename)
-            self._on_gpu = self.checkpoint.on_gpu
+            self.copies = device == "cpu" and self.checkpoint.on_gpu
         except BaseException:
             if self._own:
                 self._service.close()
@@ -75,9 +74,9 @@ class SafeOpen:
         return dict(self.checkpoint.metadata) or None
 
     def get_tensor(self, name: str) -> Any:
-        """Zero copy where the service keeps weights in host memory: the pages stay pinned while the tensor lives. Where it
-        keeps them on a GPU: a copy."""
-        if self._on_gpu:
+        """Zero copy where the pages lie on the device that was asked for: they stay pinned while the tensor lives. With
+        "cpu", where the service keeps them on a GPU: a copy."""
+        if self.copies:
             return copied(self.checkpoint, name, self._framework)
         return shown(self.checkpoint.pin(name), self._framework)
 
@@ -98,15 +97,33 @@ class SafeOpen:
         self.close()
 
 
+def _connect(framework: str, device: str) -> Service:
+    if device == "cpu":
+        return connect()
+    kind = gpu_kind(device)
+    if kind is None:
+        raise NotBuiltError(f"device {device!r} is not built yet",
+                            'use "cpu", "cuda" for the current GPU, or the id of a device')
+    if framework != "torch":
+        raise InvalidArgumentError(f"{framework} has no arrays on a GPU", 'use device="cpu"')
+    import torch
+
+    torch.empty(1, device="cuda")  # From here on the driver is loaded, and torch's context current.
+    if device == "cuda" and getattr(torch.version, "hip", None):
+        device = "hip"  # torch calls AMD's GPUs so, too.
+    return connect(device=device)
+
+
 def safe_open(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> SafeOpen:
-    """Opens a checkpoint through the service."""
+    """Opens a checkpoint through the service. `device`: "cpu", "cuda" for the current GPU, or the id of one. Where pages on the
+    GPU can't be shared, this process gets a copy of the whole checkpoint there."""
     return SafeOpen(filename, framework, device)
 
 
 def load_file(filename: str | os.PathLike[str], framework: str, device: str = "cpu") -> dict[str, Any]:
     """All tensors by name, zero copy, each pinned while it lives."""
     with safe_open(filename, framework, device) as file:
-        if file.checkpoint.on_gpu:
+        if file.copies:
             return {name: file.get_tensor(name) for name in file.keys()}
         # All in one request; each view then keeps its own part.
         with file.checkpoint.pin():

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock import _library
 from penstock._library import library, nanoseconds, sized
-from penstock._memory import Connection, at_end
+from penstock._memory import Connection, at_end, gpu_kind
 from penstock._pressure import Pressure, PressureThread, pressure_of
 from penstock.checkpoints import Checkpoint
 from penstock.errors import InvalidArgumentError, NotBuiltError, NotFoundError, error
@@ -60,7 +60,8 @@ class Service:
         self._connection: Connection | None = Connection(socket, name)
         self._checkpoints: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
         self._pressure: PressureThread | None = None
-        if device is not None and all(one.id != device for one in self.devices):
+        # A GPU that the service does not have may be one of this process, with copies of its own.
+        if device is not None and gpu_kind(device) is None and all(device not in (one.id, one.kind) for one in self.devices):
             self.close()
             raise NotFoundError(f"the service has no device {device}")
 
