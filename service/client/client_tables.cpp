@@ -165,9 +165,11 @@ OpenTable* Client::find(const TableRecipe& recipe) {
 
 Outcome<OpenTable*> Client::open(TableRecipe recipe) {
   const std::lock_guard lock(opening_);
+  // Who only copies from it takes it as it is.
+  const bool any_options = std::exchange(recipe.copied_to, std::nullopt).has_value();
   if (OpenTable* const open = find(recipe)) {
-    if (open->recipe.message.mode != recipe.message.mode ||
-        open->recipe.copy_on_write != recipe.copy_on_write) {
+    if (!any_options && (open->recipe.message.mode != recipe.message.mode ||
+                         open->recipe.copy_on_write != recipe.copy_on_write)) {
       return fail(FailureKind::busy, "this process has the table open already, with other options",
                   "one content is one table in a process: open it with the same options");
     }

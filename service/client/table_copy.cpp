@@ -20,6 +20,18 @@ Failure refused(const GpuDescription& gpu, DriverCode code, const char* what, st
   return {FailureKind::device_unhealthy, told, "is the context that the table was opened in still alive?"};
 }
 
+// Of so many pages at once: fewer may find it.
+bool lacks_room(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::offloaded:
+    case FailureKind::never_fits:
+    case FailureKind::pinned:
+    case FailureKind::headroom:
+    case FailureKind::exhausted: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 // The calling thread, in the copy's context until the end of the scope.
@@ -112,7 +124,12 @@ Outcome<void> TableCopy::fill(PageSpan span, const PageSource& source, Nanosecon
     }
     PageSpan run{first, 1};
     while (run.count < run_pages && run.end() != span.end() && !ready({run.end(), 1})) ++run.count;
-    if (auto filled = fill_run(run, source); !filled) return filled;
+    auto filled = fill_run(run, source);
+    while (!filled && run.count > 1 && lacks_room(filled.error().kind)) {
+      run.count /= 2;
+      filled = fill_run(run, source);
+    }
+    if (!filled) return filled;
     for (std::uint32_t page = run.first; page != run.end(); ++page)
       ready_[page].store(true, std::memory_order_release);
     first = run.end();
@@ -121,7 +138,7 @@ Outcome<void> TableCopy::fill(PageSpan span, const PageSource& source, Nanosecon
 }
 
 Outcome<void> TableCopy::fill_run(PageSpan run, const PageSource& source) const {
-  if (auto pinned = source.pin(run); !pinned) return pinned;
+  if (auto pinned = source.pin(run); !pinned) return pinned;  // All or nothing.
   const DriverCode code = copy(run, source.address + run.first * size_.page_bytes);
   source.unpin(run);
   if (code.ok()) return {};

@@ -76,7 +76,7 @@ Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_
 
 pst_status open_table(pst_client* client, Outcome<TableRecipe> recipe, pst_table** table) {
   if (!recipe) return report(client, recipe.error());
-  const auto gpu = std::exchange(recipe->copied_to, std::nullopt);
+  const std::optional<PlainGpu> gpu = recipe->copied_to;
   const auto open = client->client->open(std::move(*recipe));
   if (!open) return report(client, open.error());
   std::shared_ptr<TableCopy> copy;

@@ -219,11 +219,12 @@ typedef struct {
 } pst_manifest_entry;
 
 /* `device` may also name a GPU that is none of the service's because its driver can't share memory (no virtual memory
- * management): the one whose context is current in the calling thread. The table is then a copy of this process's own: one
- * allocation for all of it at open (PST_EXHAUSTED without room), filled by pst_fault from the service's host device, freed
- * at close. Pages never leave it, are writable, and count for nobody: the service doesn't see them. Once a process and GPU
- * a line on stderr says so. Files and assembled tables; anonymous ones are PST_UNSUPPORTED. A GPU that could share, and is
- * not used by the service, is PST_NOT_FOUND. */
+ * management): the one whose context is current in the calling thread, and outlives the table. The table is then a copy of
+ * this process's own: one allocation for all of it at open (PST_EXHAUSTED without room), filled by pst_fault from the table
+ * on the service's host device (open there with PST_AGENT and copy_on_write 1, if it was not yet), freed at close. Its pages
+ * never leave it, can be written to, and count for nobody: the service doesn't see them. Once a process and GPU a line on
+ * stderr says so. Files and assembled tables; anonymous ones are PST_UNSUPPORTED. A GPU that could share, and is not used by
+ * the service, is PST_NOT_FOUND. */
 
 /* File table: the checkpoint's own layout, shared read-only. Address space is reserved at once, nothing is loaded. One
  * content is one table in a process: opening it again gives a second handle to the same pages and pins, and needs the

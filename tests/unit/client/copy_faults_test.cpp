@@ -81,17 +81,18 @@ TEST_F(ClientFaults, EachErrorOfCopyingATableHasAForeseenOutcomeAndLeavesNothing
   const std::map<std::string_view, std::set<CopyOutcome>> foreseen{
       {"cuCtxGetCurrent", {no_context}},
       {"cuCtxGetDevice", {no_context}},
+      // Out of memory is tried again with fewer pages.
       {"cuCtxPushCurrent", {no_memory, not_filled}},
       {"cuCtxPopCurrent", {done}},
       {"hipSetDevice", {done, no_memory, not_filled}},
       {"hipGetDevice", {no_context, done}},
       {"cuMemAlloc", {no_memory}},
       {"cuMemFree", {done}},
-      {"cuMemcpyHtoDAsync", {not_filled}},
+      {"cuMemcpyHtoDAsync", {not_filled, done}},
       {"cuMemcpyDtoHAsync", {not_read}},
-      {"cuStreamCreate", {not_filled}},
+      {"cuStreamCreate", {not_filled, done}},
       {"cuStreamDestroy", {done}},
-      {"cuStreamSynchronize", {not_filled, not_read}},
+      {"cuStreamSynchronize", {not_filled, not_read, done}},
       {"cuStreamIsCapturing", {not_read}},
       {"cuThreadExchangeStreamCaptureMode", {done}},
   };

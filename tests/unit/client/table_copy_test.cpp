@@ -127,6 +127,22 @@ TEST_F(Copies, KeepWhatWasCopiedBeforeAFailureOfTheSource) {
   EXPECT_TRUE(copy->fill({0, size.pages}, source(), never));
 }
 
+TEST_F(Copies, TakeFewerPagesAtOnceWhereTheHostHasNoRoomForMore) {
+  ProcessGpus gpus;
+  const auto context = use(0);
+  TableCopy::Size long_runs = size;
+  long_runs.run_bytes = size.bytes;
+  const auto copy = *TableCopy::create(*gpus.find_plain({GpuVendor::cuda, ""}), long_runs);
+  PageSource narrow = source();
+  narrow.pin = [&](PageSpan run) -> Outcome<void> {
+    if (run.count > 1) return fail(FailureKind::never_fits, "room for one page");
+    return ++pins_, Outcome<void>();
+  };
+  EXPECT_TRUE(copy->fill({0, size.pages}, narrow, never));
+  EXPECT_EQ(seen(*copy), content_);
+  EXPECT_EQ(pins_, 0);
+}
+
 TEST_F(Copies, AWaiterHasADeadline) {
   ProcessGpus gpus;
   const auto context = use(0);
