@@ -22,11 +22,21 @@ using test::disagreement;
 using test::Disk;
 using test::ProbedFile;
 
-constexpr std::uint64_t file_bytes = 24 * mib + 12345;
+// How often, and on how large a file: `otherwise`, or what whoever runs the tests wants.
+std::uint64_t wanted(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return static_cast<std::uint64_t>(std::max(1, text != nullptr ? std::atoi(text) : otherwise));
+}
 
-int rounds() {
-  const char* const wanted = std::getenv("PENSTOCK_PROBE_ROUNDS");
-  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : 2;
+int rounds() { return static_cast<int>(wanted("PENSTOCK_PROBE_ROUNDS", 2)); }
+
+const std::uint64_t eighth = wanted("PENSTOCK_PROBE_FILE_MIB", 24) * mib / 8;
+const std::uint64_t file_bytes = 8 * eighth + 12345;
+const std::uint64_t limit_bytes = 4 * eighth;
+
+const std::vector<std::byte>& content() {
+  static const std::vector<std::byte> bytes = test::random_bytes(file_bytes, 7);
+  return bytes;
 }
 
 void touch_every_eighth_page(int fd) {
@@ -60,19 +70,23 @@ class Exactness : public testing::TestWithParam<const char*> {
     if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
     path_ = disk->folder() / "checkpoint";
     origin_ = disk->origin() / "checkpoint";
-    test::write_durably(origin_, test::random_bytes(file_bytes, 7));
-    probes_ = KernelProbes::open();
+    test::write_durably(origin_, content());
+    // Loading takes longer than a round; the place of each test's file is used again.
+    if (!probes_) probes_ = KernelProbes::open();
     file_ = std::make_unique<ProbedFile>(*probes_, path_);
   }
+  static void TearDownTestSuite() { probes_.reset(); }
 
   void expect_agreement(const char* after, RemovalCause cause) {
     EXPECT_EQ(disagreement(*probes_, *file_, cause), "") << "after " << after << " on " << GetParam();
   }
 
   std::filesystem::path path_, origin_;
-  std::unique_ptr<KernelProbes> probes_;
+  static std::unique_ptr<KernelProbes> probes_;
   std::unique_ptr<ProbedFile> file_;
 };
+
+std::unique_ptr<KernelProbes> Exactness::probes_;
 
 TEST_P(Exactness, ReadingTouchingAndForgettingAreCountedToThePage) {
   ASSERT_EQ(file_->tracking().why, "");
@@ -84,7 +98,7 @@ TEST_P(Exactness, ReadingTouchingAndForgettingAreCountedToThePage) {
     test::bring_into_page_cache(path_);
     expect_agreement("read", RemovalCause::other);
     EXPECT_EQ(file_->mincore_pages(), divide_up(file_bytes, test::probed_page_bytes));
-    forget(file_->fd(), 3 * mib, 10 * mib);
+    forget(file_->fd(), eighth, 3 * eighth + 5000);
     expect_agreement("fadvise of a part", RemovalCause::fadvise);
     touch_every_eighth_page(file_->fd());
     expect_agreement("touching through a mapping", RemovalCause::other);
@@ -93,7 +107,7 @@ TEST_P(Exactness, ReadingTouchingAndForgettingAreCountedToThePage) {
 
 TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
   std::string why;
-  const auto cgroup = test::LimitedCgroup::make(12 * mib, why);
+  const auto cgroup = test::LimitedCgroup::make(limit_bytes, why);
   if (!cgroup) GTEST_SKIP() << why;
   for (int round = 0; round < rounds(); ++round) {
     forget(file_->fd());
@@ -104,7 +118,7 @@ TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
     expect_agreement("reading twice under a limit", RemovalCause::memcg_limit);
     const FileTraffic after = *file_->sample().traffic;
     constexpr auto limit = static_cast<std::size_t>(RemovalCause::memcg_limit);
-    EXPECT_GE(after.removed_bytes[limit] - before.removed_bytes[limit], file_bytes - 12 * mib);
+    EXPECT_GE(after.removed_bytes[limit] - before.removed_bytes[limit], file_bytes - limit_bytes);
     EXPECT_GT(after.refaulted_bytes, before.refaulted_bytes);
     // Over all rounds: what one round lost may be back in the next.
     EXPECT_LE(after.refaulted_bytes, after.removed_bytes[limit]);
@@ -113,14 +127,16 @@ TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
 
 TEST_P(Exactness, CuttingTheFileIsToldApart) {
   for (int round = 0; round < rounds(); ++round) {
-    test::write_durably(origin_, test::random_bytes(file_bytes, 7));
+    test::write_durably(origin_, content());
     const UniqueFd writable(::open(origin_.c_str(), O_RDWR | O_CLOEXEC));
     // Writing it anew cut it to nothing first; pages came in a write.
     expect_agreement("writing", RemovalCause::truncate);
     test::bring_into_page_cache(path_);
-    ASSERT_EQ(::ftruncate(writable.get(), 10 * mib + 777), 0);
+    ASSERT_EQ(::ftruncate(writable.get(), static_cast<off_t>(4 * eighth + 777)), 0);
     expect_agreement("truncate", RemovalCause::truncate);
-    ASSERT_EQ(::fallocate(writable.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * mib, 4 * mib), 0);
+    ASSERT_EQ(::fallocate(writable.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                          static_cast<off_t>(eighth), static_cast<off_t>(2 * eighth)),
+              0);
     expect_agreement("punching a hole", RemovalCause::truncate);
   }
 }
@@ -140,7 +156,7 @@ TEST(ExactnessOfAll, DroppingAllCachesIsTheCause) {
   for (const char* name : {"ext4", "xfs", "btrfs", "overlay"}) {
     Disk* const disk = disk_of(name, missing);
     if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
-    test::write_durably(disk->origin() / "dropped", test::random_bytes(file_bytes, 8));
+    test::write_durably(disk->origin() / "dropped", content());
     paths.push_back(disk->folder() / "dropped");
     files.push_back(std::make_unique<ProbedFile>(*probes, paths.back()));
   }
