@@ -2,13 +2,11 @@
 // What is left when the kernel allows less, and that it says so. And that nothing of ours stays behind.
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <set>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,6 +17,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
+#include "tests/integration/probes/kernel_programs.hpp"
 #include "tests/integration/probes/probed_file.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/in_child.hpp"
@@ -28,31 +27,9 @@ namespace penstock {
 namespace {
 
 using test::ProbedFile;
+using test::programs_named;
 
 constexpr std::uint64_t file_bytes = 4 * mib;
-
-// The numbers of the programs with this name that the kernel holds, whoever loaded them. It never uses a number again soon.
-std::set<std::uint32_t> programs_named(const char* name) {
-  std::set<std::uint32_t> found;
-  bpf_attr next{};
-  while (::syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &next, sizeof next) == 0) {
-    const std::uint32_t id = next.next_id;
-    bpf_attr get{};
-    get.prog_id = id;
-    const UniqueFd fd(static_cast<int>(::syscall(SYS_bpf, BPF_PROG_GET_FD_BY_ID, &get, sizeof get)));
-    bpf_prog_info info{};
-    bpf_attr ask{};
-    ask.info.bpf_fd = static_cast<std::uint32_t>(fd.get());
-    ask.info.info_len = sizeof info;
-    ask.info.info = reinterpret_cast<std::uint64_t>(&info);
-    if (fd && ::syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof ask) == 0) {
-      if (std::strncmp(info.name, name, BPF_OBJ_NAME_LEN) == 0) found.insert(id);
-    }
-    next = {};
-    next.start_id = id;
-  }
-  return found;
-}
 
 // Keeps only those capabilities of the current ones that are not named.
 void drop_capabilities(std::initializer_list<unsigned> numbers) {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
@@ -13,7 +14,9 @@ from pathlib import Path
 class Initramfs:
     """A cpio archive in the making (the format that the kernel calls newc), not compressed: that would cost more."""
 
-    def __init__(self) -> None:
+    def __init__(self, build: Path) -> None:
+        """`build` is /penstock there, with the programs' own libraries."""
+        self._build = build
         self._parts: list[bytes] = []
         self._names: set[str] = set()
 
@@ -29,8 +32,10 @@ class Initramfs:
         self.add(name, path.read_bytes(), 0o755)
         listed = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=False)
         for library in re.findall(r"(?:=> )?(/\S+) \(0x", listed.stdout):
-            if library.strip("/") not in self._names:
-                self.add(library, Path(library).read_bytes(), 0o755)
+            place = Path(os.path.normpath(library))
+            if place.is_relative_to(self._build):
+                place = Path("/penstock") / place.relative_to(self._build)
+            self.add(str(place), Path(library).read_bytes(), 0o755)
 
     def write(self, path: Path) -> None:
         self._entry("TRAILER!!!", 0, b"")

@@ -19,9 +19,10 @@ SMALL = "PENSTOCK_PROBE_FILE_MIB=4 PENSTOCK_PROBE_ROUNDS={}"
 # What depends on the kernel. Rights and their texts are the same everywhere.
 PROBES = ("*Exactness*:ReclaimProbes.*:FaultProbe.*:PressureWatching.*:ProbeTracking.ATwin*:ProbeTracking.WhatTmpfs*:"
           "ProbeLevels.AllProbes*:ProbeLevels.WithoutBpfTheKernel*:ProbeLevels.NothingStays*")
-ALL = (Program("tests/bin/integration_probes", PROBES, SMALL.format(10)),)
+ALL = (Program("tests/bin/integration_probes", PROBES, SMALL.format(10)), Program("tests/bin/guest_tests", "*", SMALL.format(10)))
 LOCKED = (Program("tests/bin/integration_probes", "*Exactness.*/ext4:*Exactness.ALimit*/overlay:ProbeLevels.AllProbes*:"
-                  "ReclaimProbes.ALimit*:FaultProbe.Major*", SMALL.format(1)),)
+                  "ReclaimProbes.ALimit*:FaultProbe.Major*", SMALL.format(1)),
+          Program("tests/bin/guest_tests", "*Causes.*/ext4:ServiceUnderV2.Reports*", SMALL.format(1)))
 
 
 class Guests:
