@@ -68,7 +68,7 @@ class InAGuest(unittest.TestCase):
                 self.fail(f"the guest did not come to it: {self.report.ended or 'its program ended early'}")
             if result.state == "SKIPPED":
                 self.skipTest(result.text)
-            self.assertEqual("OK", result.state, result.text)
+            self.assertEqual("OK", result.state, f"{result.text}\n----- console:\n{self.report.console[-1500:]}")
 
         name = "test_" + re.sub(r"\W+", "_", f"{program.name} {case}")
         setattr(cls, name, test)
