@@ -28,9 +28,9 @@ std::uint64_t wanted(const char* variable, int otherwise) {
   return static_cast<std::uint64_t>(std::max(1, text != nullptr ? std::atoi(text) : otherwise));
 }
 
-int rounds() { return static_cast<int>(wanted("PENSTOCK_PROBE_ROUNDS", 2)); }
+int rounds() { return static_cast<int>(wanted("PENSTOCK_PROBE_ROUNDS", 10)); }
 
-const std::uint64_t eighth = wanted("PENSTOCK_PROBE_FILE_MIB", 24) * mib / 8;
+const std::uint64_t eighth = wanted("PENSTOCK_PROBE_FILE_MIB", 8) * mib / 8;
 const std::uint64_t file_bytes = 8 * eighth + 12345;
 const std::uint64_t limit_bytes = 4 * eighth;
 
