@@ -100,6 +100,11 @@ class AssembledTables(WithService):
         self.assertEqual(self.content(0, 4), ctypes.string_at(one.address + 10 * MIB, 4))
         self.assertEqual(self.content(9 * MIB, 9 * MIB), ctypes.string_at(one.address, 9 * MIB))
 
+    def test_status_names_its_files_as_they_are_named(self) -> None:
+        table = self.table(self.service)
+        found = self.daemon.ask("status")["checkpoints"]
+        self.assertEqual(["m.safetensors"], [one["name"] for one in found if one["id"] in table.checkpoints])
+
     def test_a_private_page_without_a_pin_or_without_room_is_refused(self) -> None:
         table = self.table(self.service)
         with self.assertRaises(penstock.UnpinnedError):

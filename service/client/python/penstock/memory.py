@@ -7,6 +7,7 @@ All end with their last reference. Addresses stay the same while the object live
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable, Sequence
 from ctypes import c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple
@@ -116,7 +117,7 @@ class AssembledTable(PageTable):
 
     def __init__(self, connection: Connection, descriptors: Sequence[int], pieces: Iterable[Piece],
                  device: str | None = None) -> None:
-        files = [OpenFile(connection, one, f"file {number}") for number, one in enumerate(descriptors)]
+        files = [OpenFile(connection, one, _name_of(one)) for one in descriptors]
         entries = [_library.ManifestEntry(one.place, one.offset, one.nbytes, one.file, 0, one.stored.encode(),
                                           one.wanted.encode(), _library.FOREVER) for one in pieces]
         options = sized(_library.TableOptions)
@@ -142,6 +143,14 @@ class AssembledTable(PageTable):
         except OffloadedError:
             return False
         return True
+
+
+def _name_of(descriptor: int) -> str:
+    """For people: the file's name where it was opened."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+    except OSError:
+        return f"descriptor {descriptor}"  # It is refused, or there is no /proc.
 
 
 class HostBuffer:
