@@ -124,6 +124,18 @@ test("does nothing once closed", async () => {
   assert.equal(asked.length, 2);
 });
 
+test("the escape key leaves it, and no other key", async () => {
+  const { Panel } = await at("extensions/penstock/panel.mjs");
+  const root = new Element("div");
+  let left = 0;
+  await new Panel(root, answering(good), () => ++left).open();
+  const [box] = root.all("div");
+  box.listeners.keydown({ key: "Tab" });
+  assert.equal(left, 0);
+  box.listeners.keydown({ key: "Escape" });
+  assert.equal(left, 1);
+});
+
 test("closed while it asks, it shows nothing and asks no more", async () => {
   const { Panel } = await at("extensions/penstock/panel.mjs");
   const root = new Element("div");

@@ -8,17 +8,21 @@ export const askEvery = 2000;  // ms, from an answer to the next question.
 const style = `
 .penstock { color-scheme: light dark; color: var(--fg-color, CanvasText); background: var(--comfy-menu-bg, Canvas);
   font-size: 0.85rem; padding: 0.75rem; overflow: auto; height: 100%; box-sizing: border-box; }
+/* Scroll bars and what has no colour of ComfyUI's follow its theme, not the system. */
+.dark-theme .penstock { color-scheme: dark; }
+:root:not(.dark-theme) .litegraph .penstock { color-scheme: light; }
 .penstock h2 { font-size: 1rem; margin: 0; }
 .penstock header { display: flex; gap: 0.5rem; align-items: center; justify-content: space-between; }
 .penstock table { border-collapse: collapse; width: 100%; margin: 0.25rem 0 0.75rem; }
 .penstock caption { text-align: left; font-weight: bold; padding: 0.25rem 0; }
-.penstock th, .penstock td { border-bottom: 1px solid var(--border-color, GrayText); padding: 0.15rem 0.4rem; text-align: right;
-  white-space: nowrap; }
+.penstock th, .penstock td { border-bottom: 1px solid var(--border-color, GrayText); padding: 0.15rem 0.3rem; text-align: right;
+  white-space: nowrap; vertical-align: bottom; }
+.penstock th[scope="col"] { white-space: normal; }
 .penstock th:first-child { text-align: left; }
 .penstock .scroll { overflow-x: auto; }
 .penstock button { font: inherit; color: inherit; background: var(--comfy-input-bg, ButtonFace);
   border: 1px solid var(--border-color, ButtonBorder); border-radius: 4px; padding: 0.25rem 0.6rem; }
-.penstock :focus-visible { outline: 2px solid Highlight; outline-offset: 2px; }
+.penstock :focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
 .penstock ol { padding-left: 1.25rem; margin: 0.25rem 0; }
 `;
 
@@ -76,6 +80,7 @@ function decisionList(decisions, status) {
 export class Panel {
   #root;
   #ask;
+  #leave;
   #open = false;
   #timer = null;
   #asking = false;
@@ -83,10 +88,11 @@ export class Panel {
   #content;
   #seen = () => this.#refresh();
 
-  // `ask`: path -> promise of a Response.
-  constructor(root, ask) {
+  // `ask`: path -> promise of a Response. `leave`: called when who is in the panel wants out of it.
+  constructor(root, ask, leave = () => {}) {
     this.#root = root;
     this.#ask = ask;
+    this.#leave = leave;
   }
 
   open() {
@@ -95,9 +101,10 @@ export class Panel {
     this.#content = element("div");
     const again = element("button", { type: "button" }, "Refresh");
     again.addEventListener("click", this.#seen);
-    this.#root.replaceChildren(element("style", {}, style),
-      element("div", { class: "penstock", role: "complementary", "aria-label": "penstock" },
-        element("header", {}, element("h2", {}, "penstock"), again), this.#said, this.#content));
+    const box = element("div", { class: "penstock", role: "complementary", "aria-label": "penstock" },
+      element("header", {}, element("h2", {}, "penstock"), again), this.#said, this.#content);
+    box.addEventListener("keydown", (event) => { if (event.key === "Escape") this.#leave(); });
+    this.#root.replaceChildren(element("style", {}, style), box);
     document.addEventListener("visibilitychange", this.#seen);
     return this.#refresh();
   }

@@ -13,7 +13,7 @@ async function open(element) {
   try {
     const { Panel } = await import("./panel.mjs");
     if (mine !== shown) return;  // Closed, or opened again, while it was loading.
-    panel = new Panel(element, (path) => api.fetchApi(path, { cache: "no-store" }));
+    panel = new Panel(element, (path) => api.fetchApi(path, { cache: "no-store" }), leave);
     await panel.open();
   } catch (error) {
     element.textContent = `penstock: ${error.message}`;
@@ -24,6 +24,12 @@ function close() {
   ++shown;
   panel?.close();
   panel = null;
+}
+
+// Closes the tab as its button does, which has the focus then.
+function leave() {
+  app.extensionManager?.command?.execute?.(`Workspace.ToggleSidebarTab.${id}`);
+  document.querySelector(`.${id}-tab-button`)?.focus();
 }
 
 app.registerExtension({
