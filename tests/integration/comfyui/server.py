@@ -48,36 +48,48 @@ def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors") 
 
 
 class Comfy:
-    """Started at once; the end of the `with` stops it. `on_host`: DynamicVRAM over host memory."""
+    """Started at once; the end of the `with` stops it. A folder that has been used is used as it is.
+
+    `on_host`: DynamicVRAM over host memory. `front`: the folder of its page; without it there is none. `main`: another copy of
+    ComfyUI's. `paths`: where Python looks first.
+    """
 
     def __init__(self, folder: Path, models: Path, options: tuple[str, ...] = (), on_host: bool = False,
-                 penstock: Path | None = None) -> None:
+                 penstock: Path | None = None, front: Path | None = None, main: Path | None = None,
+                 paths: Path | None = None) -> None:
         self.folder = folder
-        nodes = folder / "custom_nodes"
-        nodes.mkdir(parents=True)
-        (folder / "models").symlink_to(models)
-        (folder / "front").mkdir()
-        (folder / "front/index.html").write_text("")
-        shutil.copytree(HERE / "nodes/test_conditioning", nodes / "test_conditioning")
+        if not (folder / "custom_nodes").exists():
+            self._fill(models, penstock is not None)
         environment = dict(os.environ, OMP_NUM_THREADS="2", MKL_NUM_THREADS="2", PYTHONDONTWRITEBYTECODE="1")
         environment.pop("PYTHONPATH", None)
+        if paths is not None:
+            environment["PYTHONPATH"] = str(paths)
         if penstock is not None:
-            shutil.copytree(NODE, nodes / "penstock")
             environment["PENSTOCK_SOCKET"] = str(penstock)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        main = [str(Path(COMFYUI) / "main.py")]
+        program = [str(main or Path(COMFYUI) / "main.py")]
         flags = ["--enable-dynamic-vram"] if on_host else []
         self.log_path = folder / "log"
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [PYTHON, *([str(HERE / "on_host.py")] if on_host else []), *main, "--cpu", *flags, *options,
+                [PYTHON, *([str(HERE / "on_host.py")] if on_host else []), *program, "--cpu", *flags, *options,
                  "--listen", "127.0.0.1", "--port", str(self.port), "--base-directory", str(folder), "--temp-directory",
                  str(folder / "temp"), "--database-url", "sqlite:///:memory:", "--disable-api-nodes", "--dont-print-server",
-                 "--front-end-root", str(folder / "front")],
+                 "--front-end-root", str(front or folder / "front")],
                 cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.wait(lambda: self.answers("/system_stats"), 600)
+
+    def _fill(self, models: Path, ours: bool) -> None:
+        nodes = self.folder / "custom_nodes"
+        nodes.mkdir(parents=True)
+        (self.folder / "models").symlink_to(models)
+        (self.folder / "front").mkdir()
+        (self.folder / "front/index.html").write_text("")
+        shutil.copytree(HERE / "nodes/test_conditioning", nodes / "test_conditioning")
+        if ours:
+            shutil.copytree(NODE, nodes / "penstock")
 
     def __enter__(self) -> Comfy:
         return self

@@ -12,10 +12,12 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,20 @@ SEEDS = (7, 8)
 class SmallDaemon(daemon.Daemon):
     """Small pages, for models of a few MiB."""
 
+    def __init__(self, capacity: str, page: str = "256KiB") -> None:
+        self.page = page
+        super().__init__(capacity=capacity)
+
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[host]\nlocked_bytes = "128MiB"\n'
-                f'[device.host]\nenabled = "on"\ncapacity = "{capacity}"\nheadroom = "0"\npage_bytes = "256KiB"\n'
+                f'[device.host]\nenabled = "on"\ncapacity = "{capacity}"\nheadroom = "0"\npage_bytes = "{self.page}"\n'
                 '[metrics]\nlisten = "127.0.0.1:0"\n')
+
+    def total(self, metric: str) -> int:
+        """Over all its labels."""
+        with urllib.request.urlopen(f'http://{self.ask("status")["metrics"]["address"]}/metrics', timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if re.match(rf"{metric}[{{ ]", line))
 
 
 def setUpModule() -> None:
@@ -57,11 +69,12 @@ class Case(unittest.TestCase):
     models: Path
     plain: dict[str, dict[int, bytes]] = {}
     capacity = "64MiB"
+    page = "256KiB"
     dtype = "float16"
 
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-comfyui-")))
-        self.daemon = self.enterContext(SmallDaemon(self.capacity))
+        self.daemon = self.enterContext(SmallDaemon(self.capacity, self.page))
 
     def comfy(self, *options: str, name: str = "one", on_host: bool = False, socket: Path | None = None) -> server.Comfy:
         verbose = ("--verbose", "DEBUG") if on_host else ()
@@ -83,10 +96,11 @@ class Case(unittest.TestCase):
         return found
 
     def counts(self, comfy: server.Comfy) -> dict[str, int]:
-        """The last that our `analyze` said; printed, as the run's record."""
+        """The last that our `analyze` said, and what the service evicted; printed, as the run's record."""
         line = re.findall(r"so far (.*)", comfy.log())[-1]
         found = {name.replace(" ", "_"): int(value) for value, name in re.findall(r"(\d+) ([a-z ]+)", line)}
-        print(f"\n{self.id().rpartition('.')[2]}: {found}")
+        found["evictions"] = self.daemon.total("penstock_evictions_total")
+        print(f"\n{'.'.join(self.id().split('.')[-2:])}: {found}")
         return found
 
 
@@ -206,9 +220,7 @@ class Sharing(Case):
     """Two servers with DynamicVRAM and one checkpoint."""
 
     def read_bytes(self) -> int:
-        with urllib.request.urlopen(f'http://{self.daemon.ask("status")["metrics"]["address"]}/metrics', timeout=10) as reply:
-            lines = reply.read().decode().splitlines()
-        return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("penstock_read_bytes_total"))
+        return self.daemon.total("penstock_read_bytes_total")
 
     def test_one_copy_read_once_and_one_outlives_the_other(self) -> None:
         one, two = self.comfy(name="one", on_host=True), self.comfy(name="two", on_host=True)
@@ -235,28 +247,110 @@ class Sharing(Case):
 
 
 class SmallBudget(Case):
-    """A fifth of the model."""
+    """A fifth of the model, which has 3.7 MiB in the dtype that it computes in."""
 
-    capacity = "512KiB"
+    capacity = "736KiB"
+    page = "32KiB"
+
+    def check_budget(self, comfy: server.Comfy) -> None:
+        counts = self.counts(comfy)
+        self.assertGreater(counts["faults"], counts["offloaded"])
+        self.assertGreater(counts["evictions"], 0)
+        self.assertEqual(counts["faults"], counts["unpins"])
+        self.assertLessEqual(self.daemon.device()["resident_bytes"], 736 << 10)
 
     def test_same_pixels(self) -> None:
         comfy = self.comfy(on_host=True)
         self.check(comfy)
         self.check(comfy)
-        counts = self.counts(comfy)
-        self.assertGreater(counts["faults"], 0)
-        self.assertLessEqual(self.daemon.device()["resident_bytes"], 512 << 10)
+        self.check_budget(comfy)
 
     def test_same_pixels_without_pinned_memory(self) -> None:
         comfy = self.comfy("--disable-pinned-memory", on_host=True)
         self.check(comfy)
-        self.counts(comfy)
+        self.check_budget(comfy)
         self.assertEqual(0, self.daemon.ask("status")["host"]["locked_bytes"])
 
     def test_same_pixels_with_a_fast_disk(self) -> None:
         comfy = self.comfy("--fast-disk", on_host=True)
         self.check(comfy)
-        self.counts(comfy)
+        self.check_budget(comfy)
+
+
+class TinyBudget(Case):
+    """Two pages, which most weights don't fit into."""
+
+    capacity = "512KiB"
+
+    def test_same_pixels_where_most_is_offloaded(self) -> None:
+        comfy = self.comfy(on_host=True)
+        self.check(comfy)
+        counts = self.counts(comfy)
+        self.assertGreater(counts["offloaded"], 0)
+        self.assertGreater(counts["faults"], counts["offloaded"])
+        self.assertLessEqual(self.daemon.device()["resident_bytes"], 512 << 10)
+
+
+class Around(Case):
+    """What it must not change."""
+
+    def lines(self, comfy: server.Comfy) -> list[str]:
+        """Of ours in its log."""
+        return [line for line in comfy.log().splitlines() if "penstock: " in line]
+
+    def clients(self) -> list[str]:
+        """But for the command that asks for them."""
+        return [one["name"] for one in self.daemon.ask("status")["clients"] if one["name"] != "penstock"]
+
+    def has_no_routes(self, comfy: server.Comfy) -> bool:
+        try:
+            comfy.ask("/penstock/status")
+        except urllib.error.HTTPError as error:
+            return error.code == 404
+        return False
+
+    def test_taken_out_it_leaves_no_trace(self) -> None:
+        def tree(folder: Path) -> set[str]:
+            found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+            return {one for one in found if not one.startswith("custom_nodes/penstock")}
+
+        with server.Comfy(self.folder / "plain", self.models / self.dtype) as plain:
+            self.check(plain)
+        with server.Comfy(self.folder / "one", self.models / self.dtype, penstock=self.daemon.socket) as comfy:
+            self.check(comfy)
+            self.assertIn("penstock: in use", comfy.log())
+        shutil.rmtree(self.folder / "one/custom_nodes/penstock")
+        self.assertEqual(tree(self.folder / "plain"), tree(self.folder / "one"))
+        with server.Comfy(self.folder / "one", self.models / self.dtype, penstock=self.daemon.socket) as comfy:
+            self.check(comfy)
+            self.assertNotIn("penstock: ", comfy.log())
+            self.assertTrue(self.has_no_routes(comfy))
+        self.assertEqual([], self.clients())
+
+    def test_an_unknown_comfyui_is_refused_in_one_line(self) -> None:
+        copy = self.folder / "comfyui"
+        copy.mkdir()
+        for path in Path(server.COMFYUI).iterdir():
+            if path.suffix == ".py":
+                shutil.copy(path, copy)
+            else:
+                (copy / path.name).symlink_to(path)
+        (copy / "comfyui_version.py").write_text('__version__ = "0.99.0"\n')
+        self.refuses("ComfyUI 0.99.0 is not known", main=copy / "main.py")
+
+    def test_an_unknown_comfy_aimdo_is_refused_in_one_line(self) -> None:
+        info = self.folder / "site/comfy_aimdo-0.9.9.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: comfy-aimdo\nVersion: 0.9.9\n")
+        self.refuses("comfy-aimdo 0.9.9 is not known", paths=info.parent)
+
+    def refuses(self, why: str, **how: Path) -> None:
+        with server.Comfy(self.folder / "one", self.models / self.dtype, penstock=self.daemon.socket, **how) as comfy:
+            self.check(comfy)
+            (line,) = self.lines(comfy)
+            self.assertIn(f"penstock: not used: {why}", line)
+            self.assertTrue(self.has_no_routes(comfy))
+            self.assertEqual([], self.clients())
 
 
 class OtherDtype(Roomy):
