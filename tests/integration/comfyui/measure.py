@@ -2,15 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two servers with one model of 2 GiB, plain and with penstock, in one run: seconds and memory, as JSON.
 
-usage: measure.py [HEADS BLOCKS]    with the environment of the tests beside it; 16 heads and 3 blocks are 2 GiB
+usage: measure.py [--models FOLDER] [--side plain|penstock] [HEADS BLOCKS]
+with the environment of the tests beside it; 16 heads and 3 blocks are 2 GiB. FOLDER keeps the models for another run, --side
+measures one side alone.
 
 Before each side the model's pages are dropped from the page cache. Memory is the sum of both servers' own shares (PSS) and,
-with penstock, that of the service.
+with penstock, that of the service; `weights_bytes` is what that sum grew by over two servers without a model, and the page
+cache has what it has of the file beside it.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
+import hashlib
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -19,6 +26,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/service"))
 
@@ -40,20 +48,41 @@ def drop(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def cached(path: Path) -> int:
+    """Bytes of a file in the page cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    nbytes, page = path.stat().st_size, mmap.PAGESIZE
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), nbytes, flags=mmap.MAP_PRIVATE,
+                                             prot=mmap.PROT_READ | mmap.PROT_WRITE) as memory:
+        there = (ctypes.c_ubyte * (-(-nbytes // page)))()
+        start = ctypes.c_char.from_buffer(memory)
+        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(nbytes), there)
+        del start
+        if failed:
+            raise OSError(ctypes.get_errno(), "mincore")
+    return sum(one & 1 for one in there) * page
+
+
 @contextmanager
-def timed(figures: dict[str, float], name: str) -> Iterator[None]:
+def timed(figures: dict[str, Any], name: str) -> Iterator[None]:
     started = time.monotonic()
     yield
     figures[name] = round(time.monotonic() - started, 3)
 
 
-def measure(folder: Path, models: Path, service: daemon.Daemon | None) -> dict[str, float]:
-    figures: dict[str, float] = {}
-    drop(models / "diffusion_models/flux.safetensors")
+def measure(folder: Path, models: Path, service: daemon.Daemon | None) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    model = models / "diffusion_models/flux.safetensors"
+    drop(model)
     link = service.socket if service is not None else None
     with timed(figures, "start_seconds"):
         one = server.Comfy(folder / "one", models, penstock=link)
+    def held() -> int:
+        processes = [one.process.pid, two.process.pid, *([service.process.pid] if service is not None else [])]
+        return sum(map(share_of, processes))
+
     with one, server.Comfy(folder / "two", models, penstock=link) as two:
+        empty = held()
         for name, comfy in (("first", one), ("second", two)):
             with timed(figures, f"{name}_server_weights_ready_seconds"):
                 comfy.load()
@@ -62,29 +91,42 @@ def measure(folder: Path, models: Path, service: daemon.Daemon | None) -> dict[s
             with timed(figures, f"prompt_{seed}_seconds"):
                 pixels.append(one.run(seed=seed))
         assert two.run(seed=1) == pixels[0]
-        figures["servers_bytes"] = share_of(one.process.pid) + share_of(two.process.pid)
+        figures["all_bytes"], figures["weights_bytes"] = held(), held() - empty
+        figures["page_cache_bytes"] = cached(model)
         if service is not None:
             figures["service_bytes"] = share_of(service.process.pid)  # With frames that are made ahead.
             figures["resident_bytes"] = service.device()["resident_bytes"]
-        figures["pixels"] = hash(tuple(pixels))
+        figures["pixels"] = hashlib.sha256(b"".join(pixels)).hexdigest()[:16]
     return figures
+
+
+def with_service(folder: Path, models: Path) -> dict[str, Any]:
+    nbytes = (models / "diffusion_models/flux.safetensors").stat().st_size
+    with daemon.Daemon(capacity=str(nbytes * 5 // 4 + (64 << 20))) as service:
+        return measure(folder, models, service)
 
 
 def main() -> int:
     if server.missing():
         print(f"skipped: {server.missing()}")
         return 77
-    size = sys.argv[1:3] or ["16", "3"]
+    options = argparse.ArgumentParser()
+    options.add_argument("--models", type=Path)
+    options.add_argument("--side", choices=("plain", "penstock"))
+    options.add_argument("size", nargs="*", default=["16", "3"])
+    chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-comfyui-") as name:
         folder = Path(name)
-        subprocess.run([server.PYTHON, str(server.HERE / "models.py"), str(folder / "models"), "float32", *size], check=True)
-        plain = measure(folder / "plain", folder / "models", None)
-        size_bytes = (folder / "models/diffusion_models/flux.safetensors").stat().st_size
-        with daemon.Daemon(capacity=str(size_bytes * 5 // 4 + (64 << 20))) as service:
-            ours = measure(folder / "penstock", folder / "models", service)
-    same = plain.pop("pixels") == ours.pop("pixels")
-    print(json.dumps({"plain": plain, "penstock": ours, "same_pixels": same}, indent=2))
-    return 0 if same else 1
+        models = chosen.models or folder / "models"
+        if not (models / "loras").exists():
+            subprocess.run([server.PYTHON, str(server.HERE / "models.py"), str(models), "float32", *chosen.size], check=True)
+        found: dict[str, dict[str, Any]] = {}
+        if chosen.side != "penstock":
+            found["plain"] = measure(folder / "plain", models, None)
+        if chosen.side != "plain":
+            found["penstock"] = with_service(folder / "penstock", models)
+    print(json.dumps(found, indent=2))
+    return 0 if len({one["pixels"] for one in found.values()}) == 1 else 1
 
 
 if __name__ == "__main__":
