@@ -188,6 +188,38 @@ class TwoProcesses(WithFile):
         self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == alone))
         self.assertEqual(36, one.counts.resident)
 
+    def test_loaded_size_free_memory_and_vbars_analyze_say_what_the_device_gets(self) -> None:
+        one = self.model()
+        one.forward()
+        one.modules[5].change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        own = len(one.pages(5)) * PAGE
+        worker, _ = self.start()
+        # Beside another one that has the shared pages: its own alone.
+        self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == own))
+        self.assertEqual(own, model_vbar.vbars_analyze(0))
+        before = self.resident()
+        self.assertEqual(own, one.vbar.free_memory(1e30))
+        self.assertEqual(before - own, self.resident())
+        self.assertEqual((0, 0), (one.vbar.loaded_size(), model_vbar.vbars_analyze(0)))
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
+        # And as the last that has them: all of it, in parts and as a whole.
+        one.vbar.prioritize()
+        one.forward()
+        held = self.resident()
+        self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() > own))
+        while held:
+            loaded = one.vbar.loaded_size()
+            self.assertEqual(loaded, model_vbar.vbars_analyze(0))
+            freed = one.vbar.free_memory(2 * PAGE)
+            self.assertGreater(freed, 0)
+            self.assertEqual(held - freed, self.resident())
+            self.assertLessEqual(loaded - freed, one.vbar.loaded_size())
+            held -= freed
+        self.assertEqual((0, 0), (one.vbar.loaded_size(), model_vbar.vbars_analyze(0)))
+
     def test_one_that_is_killed_leaves_the_other_s_pages(self) -> None:
         one = self.model()
         one.forward()
