@@ -30,7 +30,8 @@ def missing() -> str:
     return ""
 
 
-def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors") -> dict[str, Any]:
+def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors", gate: Path | None = None) -> dict[str, Any]:
+    """`gate`: a file that the workflow waits for between sampling and decoding; GATE.reached says that it got there."""
     def node(kind: str, **inputs: Any) -> dict[str, Any]:
         return {"class_type": kind, "inputs": inputs}
 
@@ -42,7 +43,8 @@ def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors") 
         "latent": node("EmptySD3LatentImage", width=128, height=128, batch_size=1),
         "sample": node("KSampler", model=["lora", 0], positive=["text", 0], negative=["text", 0], latent_image=["latent", 0],
                        seed=seed, steps=2, cfg=1.0, sampler_name="euler", scheduler="simple", denoise=1.0),
-        "decode": node("VAEDecode", samples=["sample", 0], vae=["vae", 0]),
+        **({"gate": node("TestGate", samples=["sample", 0], path=str(gate))} if gate is not None else {}),
+        "decode": node("VAEDecode", samples=["sample" if gate is None else "gate", 0], vae=["vae", 0]),
         "save": node("SaveImage", images=["decode", 0], filename_prefix="test"),
     }
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prompt without a text encoder: fixed random numbers of the widths that the small model wants."""
 
+import time
+from pathlib import Path
+
 import torch
 
 
@@ -30,4 +33,23 @@ class TestLoaded:
         return {"ui": {}}
 
 
-NODE_CLASS_MAPPINGS = {"TestConditioning": TestConditioning, "TestLoaded": TestLoaded}
+class TestGate:
+    """Says that it was reached, and waits for a file."""
+
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "wait", ("LATENT",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"samples": ("LATENT",), "path": ("STRING", {"default": ""})}}
+
+    def wait(self, samples, path):
+        Path(path).with_suffix(".reached").touch()
+        end = time.monotonic() + 120
+        while not Path(path).exists():
+            if time.monotonic() > end:
+                raise RuntimeError(f"{path} did not come")
+            time.sleep(0.01)
+        return (samples,)
+
+
+NODE_CLASS_MAPPINGS = {"TestGate": TestGate, "TestConditioning": TestConditioning, "TestLoaded": TestLoaded}
