@@ -2,6 +2,7 @@
 #include "bpf/loaded_programs.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdarg>
@@ -181,6 +182,7 @@ const pst_machine& LoadedPrograms::machine() const {
 
 Result<> LoadedPrograms::add_key(std::uint64_t address_space, const pst_file_key& key) {
   if (::bpf_map_update_elem(::bpf_map__fd(skeleton_->maps.file_keys), &address_space, &key, BPF_ANY) == 0) {
+    forget_recent_files();
     return {};
   }
   return Error{errno == E2BIG ? Errc::exhausted : Errc::io, errno, "add a tracked file"};
@@ -188,6 +190,12 @@ Result<> LoadedPrograms::add_key(std::uint64_t address_space, const pst_file_key
 
 void LoadedPrograms::remove_key(std::uint64_t address_space) {
   ::bpf_map_delete_elem(::bpf_map__fd(skeleton_->maps.file_keys), &address_space);
+  forget_recent_files();
+}
+
+// A program that runs at this moment may still count for the key that it has: as one that had found it in the map.
+void LoadedPrograms::forget_recent_files() {
+  std::atomic_ref(skeleton_->data->keys_turn).fetch_add(1, std::memory_order_release);
 }
 
 Result<std::vector<pst_resolved>> LoadedPrograms::resolve(std::uint64_t address) {

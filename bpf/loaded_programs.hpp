@@ -55,6 +55,7 @@ class LoadedPrograms final : public Programs {
   };
   LoadedPrograms() = default;
   bpf_program* program(const char* name) const;
+  void forget_recent_files();
   Refusal attach_program(Probe probe, bpf_program* program);
   Refusal attach_to_faults(Probe probe, bpf_program* program);
   void detach(Probe probe);

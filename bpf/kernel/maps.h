@@ -11,6 +11,26 @@ struct {
   __type(value, struct pst_file_key);
 } file_keys SEC(".maps");
 
+/* The file that a program saw last on this processor; one entry a program, which never runs within itself. */
+struct recent_file {
+  __u64 mapping;
+  __u64 turn; /* Of `keys_turn`, when the key was looked up. */
+  bool tracked;
+  struct pst_file_key key;
+};
+
+enum recent_use { RECENT_ADDED, RECENT_REMOVED, RECENT_USES };
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, RECENT_USES);
+  __type(key, __u32);
+  __type(value, struct recent_file);
+} recent_files SEC(".maps");
+
+/* Counts the changes of file_keys: what was looked up before the last one is looked up again. */
+__u64 keys_turn = 1;
+
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(map_flags, BPF_F_MMAPABLE);

@@ -19,6 +19,22 @@ static __always_inline __u64 pages_of(struct folio* folio) {
   return 1ULL << (*(volatile unsigned long*)&((struct folio___order_word*)folio)->_flags_1 & 31);
 }
 
+/* A file's folios come and go in runs, and a lookup by its address costs more than all that is counted. */
+static __always_inline const struct pst_file_key* key_of(__u64 mapping, enum recent_use use) {
+  const __u32 index = use;
+  struct recent_file* const recent = bpf_map_lookup_elem(&recent_files, &index);
+  if (!recent) return 0;
+  const __u64 turn = *(volatile __u64*)&keys_turn;
+  if (recent->mapping != mapping || recent->turn != turn) {
+    const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
+    recent->mapping = mapping;
+    recent->turn = turn;
+    recent->tracked = key != 0;
+    if (key) recent->key = *key;
+  }
+  return recent->tracked ? &recent->key : 0;
+}
+
 static __always_inline struct pst_extent* extent_at(const struct pst_file_key* key, __u64 page) {
   const __u64 extent = page >> (key->extent_shift & 63);
   if (extent >= key->extents) return 0;
@@ -60,7 +76,7 @@ static __always_inline void hint_reclaimed(struct task_struct* task, __u32 slot,
 SEC("?tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_cache_add, struct folio* folio) {
   const __u64 mapping = (__u64)folio->mapping;
-  const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
+  const struct pst_file_key* const key = key_of(mapping, RECENT_ADDED);
   if (!key) return 0;
   const __u32 slot = key->slot;
   struct pst_file* const file = bpf_map_lookup_elem(&files, &slot);
@@ -79,7 +95,7 @@ SEC("?tp_btf/mm_filemap_delete_from_page_cache")
 int BPF_PROG(page_cache_delete, struct folio* folio) {
   struct address_space* const space = folio->mapping;
   const __u64 mapping = (__u64)space;
-  const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
+  const struct pst_file_key* const key = key_of(mapping, RECENT_REMOVED);
   if (!key) return 0;
   const __u32 slot = key->slot;
   struct pst_file* const file = bpf_map_lookup_elem(&files, &slot);
