@@ -217,8 +217,9 @@ enum class TicketResult : std::uint8_t { done, offloaded, failed, cancelled };
 struct Complete {
   Ticket ticket{};
   TicketResult result = TicketResult::done;
-  FailureKind reason = FailureKind::internal;  // When not done.
-  std::uint32_t frames = 0;  // Of the range, found or made resident (prefetch); destroyed (evict, budget).
+  FailureKind reason =
+      FailureKind::internal;  // When not done, or a prefetch that ended before its last page.
+  std::uint32_t frames = 0;   // Of the range, found or made resident (prefetch); destroyed (evict, budget).
   std::uint32_t kept_pinned = 0;  // Evict: frames that stayed because someone uses them.
 };
 struct PageChanged {

@@ -80,6 +80,7 @@ void PagerCore::State::on(const NotCreated& event) {
   if (!unhealthy) {
     exhausted_at_ = used();
     exhausted_until_ = now_ + options_.revoke_deadline;
+    exhausted_by_ = event.reason;
   }
   release_source(*table, index);  // Its frame may go now: the device had refused beside it.
   // As many more tries as there are pages, each in the place of an evicted one.
@@ -88,6 +89,7 @@ void PagerCore::State::on(const NotCreated& event) {
     if (ticket.kind == TicketKind::prefetch && unhealthy) {
       finish(ticket, TicketResult::failed, event.reason);
     } else if (ticket.kind == TicketKind::prefetch) {
+      ticket.cut_short = event.reason;
       ticket.end = index;
       ticket.take_next = index;
       settle(ticket);

@@ -167,6 +167,7 @@ class PagerCore::State {
   // then.
   std::uint32_t exhausted_at_ = ~0u;
   Nanoseconds exhausted_until_{};
+  FailureKind exhausted_by_ = FailureKind::exhausted;  // What the device said then.
   Nanoseconds now_{};
   CommandStream out_;
   PageTables tables_;

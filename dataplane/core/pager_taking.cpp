@@ -201,6 +201,11 @@ bool PagerCore::State::room_for_prefetch(TicketRecord& ticket) {
     const bool worth = victim && ticket.refusals <= used() + refusals_spare &&
                        tables_.policy().worth_evicting(ticket.table->key(ticket.take_next), *victim);
     if (!worth) {
+      const bool device_says_so = frame_limit() < budget_;
+      const bool is_too_long = ticket.end - ticket.first > budget_;
+      ticket.cut_short = device_says_so ? exhausted_by_
+                         : is_too_long  ? FailureKind::never_fits
+                                        : FailureKind::pinned;
       ticket.end = ticket.take_next;
       return false;
     }
@@ -217,7 +222,7 @@ void PagerCore::State::pass_prefetched(TicketRecord& ticket) {
     if (state == PageState::resident) ++ticket.frames;
     ++ticket.done_next;
   }
-  if (ticket.phase == TicketPhase::settled) finish(ticket, TicketResult::done);
+  if (ticket.phase == TicketPhase::settled) finish(ticket, TicketResult::done, ticket.cut_short);
 }
 
 }  // namespace penstock

@@ -38,6 +38,7 @@ struct TicketRecord {
   bool holds_source = false;     // Make private: the origin's page `take_next` is held.
   bool writer_was_lost = false;  // Has been tried a second time.
   FailureKind creation_failure = FailureKind::exhausted;
+  FailureKind cut_short = FailureKind::internal;  // Why a prefetch ends before its last page, if it does.
   ListLink<TicketRecord> in_queue, in_session, in_table;
 };
 

@@ -101,8 +101,8 @@ using PagerMail = std::variant<mail::OpenSession, mail::CloseSession, mail::Open
 struct RequestDone {
   RequestId request{};
   TicketResult result = TicketResult::done;
-  FailureKind reason = FailureKind::internal;
-  std::uint64_t bytes = 0;  // Made resident, or evicted.
+  FailureKind reason = FailureKind::internal;  // LoadTable: also of pages that found no room, when done.
+  std::uint64_t bytes = 0;                     // Made resident, or evicted.
   std::uint64_t kept_pinned_bytes = 0;
   std::uint64_t direct_bytes = 0;  // LoadTable: read by this request
   std::uint64_t cached_bytes = 0;

@@ -128,7 +128,8 @@ void Pager::complete_for_peer(const OpenRequest& request, const Complete& comman
   const OutgoingCompletion completion{
       .wire = {.request = request.peer_request,
                .result = static_cast<std::uint8_t>(command.result),
-               .reason = command.reason,
+               // A client sees what became resident.
+               .reason = command.result == TicketResult::done ? FailureKind::internal : command.reason,
                .frames = command.frames},
       .fault_received = fault_done ? std::optional(request.received) : std::nullopt};
   if (collecting_ == session && session->outbox().has_collected()) return send_collected(completion);

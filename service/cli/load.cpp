@@ -86,14 +86,21 @@ int run_load(const Context& context, const std::string& path, const std::string&
   if (!answer) return report_service_failure(context, answer.error());
   if (context.json) return context.finish(context.print_json(*answer));
   const double rate = answer->value("bytes_per_second", 0.0);
+  std::string missing;
+  if (const Json why = object_of(*answer, "incomplete"); !why.empty()) {
+    missing =
+        fmt::format("not all of it is resident: {} ({})\n", text_of(why, "message"), text_of(why, "kind"));
+    if (const std::string hint = text_of(why, "hint"); !hint.empty())
+      missing += fmt::format("  remedy: {}\n", hint);
+  }
   return context.finish(context.print_text(fmt::format(
-      "{}: {} resident of {}, {} read ({} direct, {} cached) in {:.2f} s, {}/s\n",
+      "{}: {} resident of {}, {} read ({} direct, {} cached) in {:.2f} s, {}/s\n{}",
       text_of(*answer, "checkpoint"), format_bytes(find_number(*answer, "resident_bytes").value_or(0)),
       format_bytes(find_number(*answer, "bytes").value_or(0)),
       format_bytes(find_number(*answer, "read_bytes").value_or(0)),
       format_bytes(find_number(*answer, "direct_bytes").value_or(0)),
       format_bytes(find_number(*answer, "cached_bytes").value_or(0)), answer->value("seconds", 0.0),
-      format_bytes(static_cast<std::uint64_t>(rate)))));
+      format_bytes(static_cast<std::uint64_t>(rate)), missing)));
 }
 
 }  // namespace

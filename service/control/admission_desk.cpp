@@ -13,7 +13,12 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 AdmissionDesk::AdmissionDesk(boost::asio::io_context& context, DeviceLink& device,
                              const LedgerOptions& options, Note note)
-    : device_(device), room_(options.room), ledger_(options), note_(std::move(note)), timer_(context) {
+    : device_(device),
+      frames_max_(options.frames_max),
+      room_(options.room),
+      ledger_(options),
+      note_(std::move(note)),
+      timer_(context) {
   commands_.reserve(8);
 }
 

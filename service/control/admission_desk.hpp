@@ -55,6 +55,8 @@ class AdmissionDesk {
   std::uint64_t work_bytes(SessionId session) const { return ledger_.work_bytes(session); }
   std::uint64_t booked_bytes() const { return ledger_.figures().booked_bytes(); }
   LedgerFigures figures() const { return ledger_.figures(); }
+  // Pages that the service's descriptors allow.
+  std::uint64_t frames_max() const { return frames_max_; }
 
  private:
   struct Waiting {
@@ -72,6 +74,7 @@ class AdmissionDesk {
   Answer take(DemandId demand);
 
   DeviceLink& device_;
+  const std::uint64_t frames_max_;
   ledger::RoomChanged room_;  // As the ledger knows it.
   Ledger ledger_;
   Ledger::Commands commands_;  // Its memory is used again; empty while a step is under way.

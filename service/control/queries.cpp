@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "service/control/load_shortage.hpp"
 #include "service/control/query_arguments.hpp"
 #include "service/control/status_json.hpp"
 
@@ -16,6 +17,10 @@ namespace {
 using Json = nlohmann::json;
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json shortage_json(const Failure& failure) {
+  return {{"kind", failure_kind_name(failure.kind)}, {"message", failure.message}, {"hint", failure.hint}};
+}
 
 // What a person is told of a load that failed.
 Failure not_loaded(const RequestDone& done, const std::string& device) {
@@ -83,28 +88,34 @@ void Queries::load(std::uint64_t request, const Json& arguments) {
   if (!table) return session_.refuse(request, table.error());
   const auto start = std::chrono::steady_clock::now();
   // The session may be gone, and its number used by nobody else, before the answer is in.
-  (*device)->ask(mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
-                 [self = session_.shared_from_this(), request, checkpoint, table = *table, start,
-                  id = (*device)->description().id](const RequestDone& done) {
-                   if (!self->alive()) return;
-                   if (done.result != TicketResult::done) {
-                     return self->refuse(request, not_loaded(done, id));
-                   }
-                   const double seconds =
-                       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-                   const std::uint64_t read = done.direct_bytes + done.cached_bytes;
-                   self->answer_json(
-                       request,
-                       text_of({{"checkpoint", checkpoint->id},
-                                {"bytes", table->bytes},
-                                {"resident_bytes", std::min(table->resident_bytes(), table->bytes)},
-                                {"seconds", seconds},
-                                {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
-                                {"device_limit_fraction", nullptr},  // Nobody measures the limit yet.
-                                {"read_bytes", read},
-                                {"direct_bytes", done.direct_bytes},
-                                {"cached_bytes", done.cached_bytes}}));
-                 });
+  (*device)->ask(
+      mail::LoadTable{.request = {}, .table = (*table)->id, .first = 0, .count = (*table)->pages},
+      [self = session_.shared_from_this(), request, checkpoint, table = *table, start,
+       position = static_cast<std::size_t>(device - service_.devices.begin()),
+       id = (*device)->description().id](const RequestDone& done) {
+        if (!self->alive()) return;
+        if (done.result != TicketResult::done) {
+          return self->refuse(request, not_loaded(done, id));
+        }
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const std::uint64_t read = done.direct_bytes + done.cached_bytes;
+        const std::uint64_t resident = std::min(table->resident_bytes(), table->bytes);
+        const Json missing = resident < table->bytes
+                                 ? shortage_json(load_shortage(self->service_, position, done.reason))
+                                 : Json();
+        self->answer_json(
+            request, text_of({{"checkpoint", checkpoint->id},
+                              {"bytes", table->bytes},
+                              {"resident_bytes", resident},
+                              {"incomplete", missing},
+                              {"seconds", seconds},
+                              {"bytes_per_second", seconds > 0 ? static_cast<double>(read) / seconds : 0.0},
+                              {"device_limit_fraction", nullptr},  // Nobody measures the limit yet.
+                              {"read_bytes", read},
+                              {"direct_bytes", done.direct_bytes},
+                              {"cached_bytes", done.cached_bytes}}));
+      });
 }
 
 }  // namespace penstock

@@ -33,6 +33,23 @@ TEST(PagerService, LoadsATableAndTellsWhatWasRead) {
   EXPECT_EQ(again.direct_bytes + again.cached_bytes, 0u);
 }
 
+TEST(PagerService, SaysWhyALoadIsNotWhole) {
+  PagerRig rig;
+  rig.open_file(1, 4 * frame);
+  rig.open_file(2, 2 * frame);
+  rig.mail(mail::ChangeBudget{.request = {}, .bytes = 3 * frame});
+  rig.mail(mail::LoadTable{.request = RequestId{1}, .table = TableId{1}});
+  rig.settle();
+  const RequestDone done = only(rig.take_news<RequestDone>());
+  EXPECT_EQ(done.result, TicketResult::done);
+  EXPECT_EQ(done.bytes, 3 * frame);
+  EXPECT_EQ(done.reason, FailureKind::never_fits);
+  rig.mail(mail::ChangeBudget{.request = {}, .bytes = 8 * frame});
+  rig.mail(mail::LoadTable{.request = RequestId{2}, .table = TableId{2}});
+  rig.settle();
+  EXPECT_EQ(only(rig.take_news<RequestDone>()).reason, FailureKind::internal) << "it is whole";
+}
+
 TEST(PagerService, RefusesToLoadWhatIsNotThere) {
   PagerRig rig;
   rig.open_file(1, 2 * frame);
