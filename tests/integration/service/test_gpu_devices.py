@@ -19,6 +19,8 @@ import daemon
 MIB = 1 << 20
 PAGE = 32 * MIB
 VENDORS = ("cuda", "hip")
+MEMORY_CALLS = {"cuda": "cuMem", "hip": "hipMem"}
+DEVICE_GONE = {"cuda": 46, "hip": 4}  # HIP has no word for "unavailable".
 
 
 def fakes(vendor: str) -> Path:
@@ -33,6 +35,7 @@ class GpuDaemon(daemon.Daemon):
         environment = {"LD_LIBRARY_PATH": str(fakes(vendor)), "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB",
                        "PENSTOCK_FAKE_STREAM_DELAY_US": "20", **more}
         self.extra_text = extra
+        self.vendor = vendor
         super().__init__(environment=environment, wait=wait, words=words, program=program)
 
     def default_config(self, capacity: str, extra: str) -> str:
@@ -54,7 +57,7 @@ class Client:
     """A gpu_program: a line says what to do, and one line answers."""
 
     def __init__(self, program: Path, running: GpuDaemon, path: Path) -> None:
-        self.process = subprocess.Popen([program, "cuda", running.socket, path], text=True, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([program, running.vendor, running.socket, path], text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, env=running.environment)
 
     def __call__(self, words: str) -> str:
@@ -119,51 +122,57 @@ class GpuDevices(unittest.TestCase):
             self.assertNotRegex(linked, "libcuda|amdhip|nvidia")
 
     def test_a_killed_writer_is_replaced_and_nothing_is_left_behind(self) -> None:
-        running = self.start("cuda")
-        path = self.load(running)
-        # Of which some belong to a client that has just left.
-        before = running.descriptors()
-        for death in range(3):
-            (writer,) = running.writers()
-            os.kill(writer, signal.SIGKILL)
-            self.assertTrue(daemon.wait_until(lambda lost=death + 1: running.device()["writer_losses"] == lost))
-            self.assertTrue(running.wait_for_state("ready"))
-            self.assertEqual(3 * PAGE, running.device()["resident_bytes"], "what is full stays")
-            running.ask("evict", "--all")
-            self.assertNotIn("error", running.ask("load", str(path)))
-            self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before),
-                            f"{before} descriptors before, {running.descriptors()} after")
-        self.assertEqual(1, len(running.writers()))
-        kinds = [entry["kind"] for entry in running.ask("explain")["decisions"]]
-        self.assertIn("device", kinds)
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor)
+                path = self.load(running)
+                # Of which some belong to a client that has just left.
+                before = running.descriptors()
+                for death in range(3):
+                    (writer,) = running.writers()
+                    os.kill(writer, signal.SIGKILL)
+                    self.assertTrue(daemon.wait_until(lambda lost=death + 1: running.device()["writer_losses"] == lost))
+                    self.assertTrue(running.wait_for_state("ready"))
+                    self.assertEqual(3 * PAGE, running.device()["resident_bytes"], "what is full stays")
+                    running.ask("evict", "--all")
+                    self.assertNotIn("error", running.ask("load", str(path)))
+                    self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before),
+                                    f"{before} descriptors before, {running.descriptors()} after")
+                self.assertEqual(1, len(running.writers()))
+                kinds = [entry["kind"] for entry in running.ask("explain")["decisions"]]
+                self.assertIn("device", kinds)
 
     def test_writers_that_keep_dying_are_a_quarantine_that_stops_nothing_else(self) -> None:
-        # Each writer's context dies at its first copy; the owner of the memory copies nothing.
-        running = self.start("cuda", extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8+")
-        path = running.folder / "m.safetensors"
-        daemon.write_checkpoint(path)
-        for _ in range(6):
-            answer = running.ask("load", str(path))
-            self.assertEqual("device_unhealthy", answer.get("error", {}).get("kind"), answer)
-            if running.device()["state"] == "quarantined":
-                break
-            running.wait_for_state("ready")
-        self.assertTrue(running.wait_for_state("quarantined"))
-        self.assertEqual([], running.writers())
-        self.assertEqual(0, running.device()["used_bytes"])
-        self.assertIn("quarantined", running.log())
-        self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
-        self.assertEqual(0, running.stop())
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                # Each writer's context dies at its first copy; the owner of the memory copies nothing.
+                running = self.start(vendor, extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8+")
+                path = running.folder / "m.safetensors"
+                daemon.write_checkpoint(path)
+                for _ in range(6):
+                    answer = running.ask("load", str(path))
+                    self.assertEqual("device_unhealthy", answer.get("error", {}).get("kind"), answer)
+                    if running.device()["state"] == "quarantined":
+                        break
+                    running.wait_for_state("ready")
+                self.assertTrue(running.wait_for_state("quarantined"))
+                self.assertEqual([], running.writers())
+                self.assertEqual(0, running.device()["used_bytes"])
+                self.assertIn("quarantined", running.log())
+                self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
+                self.assertEqual(0, running.stop())
 
     def test_what_a_writer_says_is_in_the_log_with_its_device(self) -> None:
-        running = self.start("cuda", extra='[log]\nformat = "json"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8")
-        path = running.folder / "m.safetensors"
-        daemon.write_checkpoint(path)
-        running.ask("load", str(path))
-        self.assertTrue(daemon.wait_until(lambda: "failed with 700" in running.log()), running.log())
-        messages = [json.loads(line)["message"] for line in running.log().splitlines()]
-        self.assertTrue(any(re.fullmatch(r"device cuda-[0-9a-f]{8}: its writer says: .+ failed with 700", one)
-                            for one in messages), messages)
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor, extra='[log]\nformat = "json"\n', PENSTOCK_FAKE_FAULTS="copy:700!@8")
+                path = running.folder / "m.safetensors"
+                daemon.write_checkpoint(path)
+                running.ask("load", str(path))
+                self.assertTrue(daemon.wait_until(lambda: "failed with 700" in running.log()), running.log())
+                messages = [json.loads(line)["message"] for line in running.log().splitlines()]
+                said = re.compile(rf"device {vendor}-[0-9a-f]{{8}}: its writer says: .+ failed with 700")
+                self.assertTrue(any(said.fullmatch(one) for one in messages), messages)
 
     def test_a_missing_writer_is_named_with_its_path(self) -> None:
         needs_fakes(self, "cuda")
@@ -186,91 +195,103 @@ class GpuDevices(unittest.TestCase):
             self.assertIn(remedy, checks[0]["remedy"], checks)
 
     def test_a_gpu_that_fails_its_self_test_is_not_used(self) -> None:
-        running = self.start("cuda", extra='[device.host]\nenabled = "on"\n', PENSTOCK_FAKE_FAULTS="cuMemMap:801")
-        path = running.folder / "m.safetensors"
-        daemon.write_checkpoint(path)
-        self.assertEqual("device_unhealthy", running.ask("load", str(path))["error"]["kind"])
-        self.assertTrue(running.wait_for_state("quarantined"))
-        said = running.ask("load", str(path))["error"]
-        self.assertIn("cuda-", said["message"])
-        self.assertIn("penstock explain", said["hint"])
-        checks = running.ask("doctor")["checks"]
-        self.assertEqual("degraded", next(one["state"] for one in checks if one["name"] == "service"))
-        self.assertIn("failed its self-test: map: cuMemMap answered 801", running.log())
-        self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor, extra='[device.host]\nenabled = "on"\n',
+                                     PENSTOCK_FAKE_FAULTS=f"{MEMORY_CALLS[vendor]}Map:801")
+                path = running.folder / "m.safetensors"
+                daemon.write_checkpoint(path)
+                self.assertEqual("device_unhealthy", running.ask("load", str(path))["error"]["kind"])
+                self.assertTrue(running.wait_for_state("quarantined"))
+                said = running.ask("load", str(path))["error"]
+                self.assertIn(f"{vendor}-", said["message"])
+                self.assertIn("penstock explain", said["hint"])
+                checks = running.ask("doctor")["checks"]
+                self.assertEqual("degraded", next(one["state"] for one in checks if one["name"] == "service"))
+                self.assertIn(f"failed its self-test: map: {MEMORY_CALLS[vendor]}Map answered 801", running.log())
+                self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
 
     def test_a_writer_that_works_again_ends_the_quarantine(self) -> None:
-        # Each writer's context dies at a later copy: none lives through a load, all of them pass their self-test.
-        running = self.start("cuda", PENSTOCK_FAKE_FAULTS="copy:700!@8+")
-        path = running.folder / "m.safetensors"
-        daemon.write_checkpoint(path)
-        self.assertTrue(daemon.wait_until(lambda: running.ask("load", str(path)).get("error") is not None
-                                          and running.device()["state"] == "quarantined", 30))
-        # The next writer is on probation: it starts, passes its self-test, and is ready.
-        self.assertTrue(running.wait_for_state("ready"))
-        self.assertEqual(1, len(running.writers()))
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                # Each writer's context dies at a later copy: none lives through a load, all of them pass their self-test.
+                running = self.start(vendor, PENSTOCK_FAKE_FAULTS="copy:700!@8+")
+                path = running.folder / "m.safetensors"
+                daemon.write_checkpoint(path)
+                self.assertTrue(daemon.wait_until(lambda: running.ask("load", str(path)).get("error") is not None
+                                                  and running.device()["state"] == "quarantined", 30))
+                # The next writer is on probation: it starts, passes its self-test, and is ready.
+                self.assertTrue(running.wait_for_state("ready"))
+                self.assertEqual(1, len(running.writers()))
 
     def test_a_lost_gpu_that_comes_back_is_used_again(self) -> None:
-        # The fourth frame finds the device gone, and so does the first attempt to use it again.
-        running = self.start("cuda", PENSTOCK_FAKE_DEVICES="2", PENSTOCK_FAKE_FAULTS="cuMemCreate:46@4;cuMemCreate:46@5")
-        program = daemon.BUILD / "tests/bin/gpu_program"
-        first = self.load(running)
-        client = self.enterContext(Client(program, running, first)) if program.exists() else None
-        if client:
-            self.assertEqual(["done"] * 3, [client("driver"), client("open"), client(f"pin 0 {PAGE}")])
-        second = running.folder / "n.safetensors"
-        daemon.write_checkpoint(second, seed=2)
-        self.assertEqual("device_unhealthy", running.ask("load", str(second)).get("error", {}).get("kind"))
-        self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == 0), "what it held is lost")
-        self.assertIn("what it held is lost", running.log())
-        self.assertEqual("ready", running.ask("status")["devices"][1]["state"])
-        self.assertTrue(running.wait_for_state("ready"))
-        self.assertNotIn("error", running.ask("load", str(second)))
-        if client:
-            # Its session has ended; the calls after that have a reason, until its table is open again by itself.
-            answers: list[str] = []
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                # The fourth frame finds the device gone, and so does the first attempt to use it again.
+                gone = f"{MEMORY_CALLS[vendor]}Create:{DEVICE_GONE[vendor]}"
+                running = self.start(vendor, PENSTOCK_FAKE_DEVICES="2", PENSTOCK_FAKE_FAULTS=f"{gone}@4;{gone}@5")
+                program = daemon.BUILD / "tests/bin/gpu_program"
+                first = self.load(running)
+                client = self.enterContext(Client(program, running, first)) if program.exists() else None
+                if client:
+                    self.assertEqual(["done"] * 3, [client("driver"), client("open"), client(f"pin 0 {PAGE}")])
+                second = running.folder / "n.safetensors"
+                daemon.write_checkpoint(second, seed=2)
+                self.assertEqual("device_unhealthy", running.ask("load", str(second)).get("error", {}).get("kind"))
+                self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == 0), "what it held is lost")
+                self.assertIn("what it held is lost", running.log())
+                self.assertEqual("ready", running.ask("status")["devices"][1]["state"])
+                self.assertTrue(running.wait_for_state("ready"))
+                self.assertNotIn("error", running.ask("load", str(second)))
+                if client:
+                    # Its session has ended; the calls after that have a reason, until its table is open again by itself.
+                    answers: list[str] = []
 
-            def pins() -> bool:
-                answers.append(client(f"pin {PAGE} {PAGE}"))
-                return answers[-1] == "done"
+                    def pins() -> bool:
+                        answers.append(client(f"pin {PAGE} {PAGE}"))
+                        return answers[-1] == "done"
 
-            self.assertTrue(daemon.wait_until(pins, 20), answers)
-            self.assertTrue(all(one.startswith(("device_unhealthy", "disconnected")) for one in answers[:-1]), answers)
-            self.assertEqual(["done", "same"], [client(f"copy {PAGE} {PAGE}"), client("landed")])
-        states = [one["reason"] for one in running.ask("explain")["decisions"] if one["kind"] == "device"]
-        self.assertEqual(["quarantined", "ready"], [states[0], states[-1]])
-        self.assertEqual(0, running.stop())
+                    self.assertTrue(daemon.wait_until(pins, 20), answers)
+                    self.assertTrue(all(one.startswith(("device_unhealthy", "disconnected")) for one in answers[:-1]), answers)
+                    self.assertEqual(["done", "same"], [client(f"copy {PAGE} {PAGE}"), client("landed")])
+                states = [one["reason"] for one in running.ask("explain")["decisions"] if one["kind"] == "device"]
+                self.assertEqual(["quarantined", "ready"], [states[0], states[-1]])
+                self.assertEqual(0, running.stop())
 
     def test_a_service_that_is_killed_takes_its_writer_along(self) -> None:
-        running = self.start("hip")
-        (writer,) = running.writers()
-        pidfd = os.pidfd_open(writer)
-        try:
-            os.kill(writer, signal.SIGSTOP)
-            running.process.kill()
-            running.process.wait()
-            self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
-        finally:
-            os.close(pidfd)
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor)
+                (writer,) = running.writers()
+                pidfd = os.pidfd_open(writer)
+                try:
+                    os.kill(writer, signal.SIGSTOP)
+                    running.process.kill()
+                    running.process.wait()
+                    self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
+                finally:
+                    os.close(pidfd)
 
     def test_a_driver_that_hangs_does_not_hold_up_the_stop(self) -> None:
-        running = self.start("cuda", PENSTOCK_FAKE_FAULTS="cuMemCreate:hang@2")
-        path = running.folder / "m.safetensors"
-        daemon.write_checkpoint(path, tensors=24)
-        with subprocess.Popen([daemon.PENSTOCK, "load", str(path)], env=running.environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as load:
-            self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == PAGE))
-            (writer,) = running.writers()
-            pidfd = os.pidfd_open(writer)
-            try:
-                began = time.monotonic()
-                self.assertEqual(1, running.stop(20))
-                self.assertLess(time.monotonic() - began, 4.0)
-                self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
-            finally:
-                os.close(pidfd)
-            load.wait(20)
-        self.assertRegex(running.log(), "device cuda-[0-9a-f]{8}: its driver has not returned from create")
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor, PENSTOCK_FAKE_FAULTS=f"{MEMORY_CALLS[vendor]}Create:hang@2")
+                path = running.folder / "m.safetensors"
+                daemon.write_checkpoint(path, tensors=24)
+                with subprocess.Popen([daemon.PENSTOCK, "load", str(path)], env=running.environment, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL) as load:
+                    self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == PAGE))
+                    (writer,) = running.writers()
+                    pidfd = os.pidfd_open(writer)
+                    try:
+                        began = time.monotonic()
+                        self.assertEqual(1, running.stop(20))
+                        self.assertLess(time.monotonic() - began, 4.0)
+                        self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
+                    finally:
+                        os.close(pidfd)
+                    load.wait(20)
+                self.assertRegex(running.log(), f"device {vendor}-[0-9a-f]{{8}}: its driver has not returned from create")
 
     @staticmethod
     def lives(pidfd: int) -> bool:
@@ -321,6 +342,8 @@ class GpuDevices(unittest.TestCase):
         answer = running.ask("load", str(path))
         self.assertLess(0, answer["resident_bytes"])
         self.assertLess(answer["resident_bytes"], answer["bytes"])
+        self.assertEqual("fd_limit", answer["incomplete"]["kind"], answer)
+        self.assertIn("LimitNOFILE", answer["incomplete"]["hint"])
         self.assertLessEqual(running.descriptors(), 112)
         self.assertTrue(running.is_serving())
         running.ask("evict", "--all")
@@ -328,6 +351,26 @@ class GpuDevices(unittest.TestCase):
         # The checkpoint stays known, with its file.
         self.assertTrue(daemon.wait_until(lambda: running.descriptors() <= before + 6),
                         f"{before} before, {running.descriptors()} after")
+
+    def test_a_load_that_is_not_whole_says_which_limit_it_met(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                running = self.start(vendor, extra=f'[device.{vendor}]\npage_bytes = "2MiB"\ncapacity = "16MiB"\n')
+                path = running.folder / "m.safetensors"
+                daemon.write_sparse_checkpoint(path, tensors=16, tensor_bytes=2 * MIB)
+                answer = running.ask("load", str(path))
+                self.assertLess(answer["resident_bytes"], answer["bytes"])
+                self.assertEqual("never_fits", answer["incomplete"]["kind"], answer)
+                self.assertIn("room for 16.0 MiB", answer["incomplete"]["message"])
+                self.assertIn(f"capacity of [device.{vendor}]", answer["incomplete"]["hint"])
+                said = subprocess.run([daemon.PENSTOCK, "load", str(path)], env=running.environment, capture_output=True,
+                                      text=True, check=True).stdout
+                self.assertIn("not all of it is resident: ", said)
+                self.assertIn("  remedy: raise capacity", said)
+                small = running.folder / "n.safetensors"
+                daemon.write_sparse_checkpoint(small, tensors=2, tensor_bytes=2 * MIB)
+                running.ask("evict", "--all")
+                self.assertIsNone(running.ask("load", str(small))["incomplete"])
 
     def test_a_gpu_that_is_turned_off_is_not_used(self) -> None:
         running = self.start("cuda", extra='[device.cuda]\nenabled = "off"\n')
