@@ -32,7 +32,8 @@ TEST_F(ServedFromHost, AssembledTablesThatNobodyHasOpenAreForgotten) {
         << client.error();
     pst_table_close(client.table);
   }
-  EXPECT_TRUE(eventually([&] { return descriptors() <= before + 64 + 16; }))
+  // Of 300 tables those stay that the registry keeps; frames that are made ahead and the client's cgroup come and go.
+  EXPECT_TRUE(eventually([&] { return descriptors() <= before + 64 + 64; }))
       << before << " descriptors, then " << descriptors();
 }
 
