@@ -255,7 +255,9 @@ class GpuDevices(unittest.TestCase):
                     self.assertTrue(all(one.startswith(("device_unhealthy", "disconnected")) for one in answers[:-1]), answers)
                     self.assertEqual(["done", "same"], [client(f"copy {PAGE} {PAGE}"), client("landed")])
                 states = [one["reason"] for one in running.ask("explain")["decisions"] if one["kind"] == "device"]
-                self.assertEqual(["quarantined", "ready"], [states[0], states[-1]])
+                # The loss of its writer may be told before.
+                self.assertIn("quarantined", states[:2])
+                self.assertEqual("ready", states[-1])
                 self.assertEqual(0, running.stop())
 
     def test_a_service_that_is_killed_takes_its_writer_along(self) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -72,7 +73,10 @@ def programs_of(process: int) -> set[int]:
     """Ids of the BPF programs that the process holds, and negative ones of the maps."""
     found = set()
     for entry in Path(f"/proc/{process}/fdinfo").iterdir():
-        for line in entry.read_text().splitlines():
+        text = ""
+        with contextlib.suppress(FileNotFoundError):  # It closed that one meanwhile.
+            text = entry.read_text()
+        for line in text.splitlines():
             kind, _, number = line.partition(":")
             if kind in ("prog_id", "map_id"):
                 found.add((1 if kind == "prog_id" else -1) * int(number))
