@@ -201,8 +201,8 @@ PST_API pst_status pst_metadata_at(const pst_checkpoint* checkpoint, uint32_t in
 typedef enum { PST_AGENT = 0, PST_COOPERATIVE = 1 } pst_revoke_mode;
 typedef struct {
   uint32_t size;
-  uint32_t mode;          /* pst_revoke_mode: who answers revokes (agent: a thread of the library) */
-  const char* device;     /* an id, or "host", "cuda", "hip": the first of that kind. NULL: the first device */
+  uint32_t mode;      /* pst_revoke_mode: who answers revokes (agent: a thread of the library) */
+  const char* device; /* an id, or "host", "cuda", "hip": the first of that kind. NULL: the first device */
   uint32_t copy_on_write; /* 1: shared pages can be written to after pst_allow_writes; host memory */
   uint32_t reserved;
 } pst_table_options;
