@@ -172,8 +172,7 @@ void Governor::tell(const PressureSample& sample, const PressureAnswer& answer,
   if (!answer.drop_page_cache) return;
   const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats();
   spare_page_cache_.drop(sample.at, state_.tables, [&](const Checkpoint& checkpoint) {
-    const PageCacheFigures* const cache = kernel ? kernel->find(checkpoint.id) : nullptr;
-    return cache != nullptr && cache->resident_bytes().value_or(0) > 0;
+    return ServiceState::page_cache_bytes(checkpoint, kernel.get()).value_or(0) > 0;
   });
 }
 

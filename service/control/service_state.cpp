@@ -28,6 +28,23 @@ void ServiceState::session_ended(FailureKind reason) {
   ++sessions_ended[static_cast<std::size_t>(outcome)];
 }
 
+std::uint64_t ServiceState::device_bytes(const Checkpoint& checkpoint) const {
+  std::uint64_t bytes = 0;
+  for (const auto& table : tables.of(checkpoint)) bytes += std::min(table->resident_bytes(), table->bytes);
+  return bytes;
+}
+
+std::optional<std::uint64_t> ServiceState::locked_host_bytes(const Checkpoint& checkpoint) const {
+  const HostTier* const tier = host_buffers ? host_buffers->tier() : nullptr;
+  return tier != nullptr ? std::optional(tier->bytes_of(checkpoint.identity())) : std::nullopt;
+}
+
+std::optional<std::uint64_t> ServiceState::page_cache_bytes(const Checkpoint& checkpoint,
+                                                            const KernelStats* kernel) {
+  const PageCacheFigures* const figures = kernel != nullptr ? kernel->find(checkpoint.id) : nullptr;
+  return figures != nullptr ? figures->resident_bytes() : std::nullopt;
+}
+
 ServiceStats ServiceState::stats() const {
   ServiceStats figures;
   figures.clients = static_cast<std::uint64_t>(
@@ -40,19 +57,12 @@ ServiceStats ServiceState::stats() const {
   figures.pressure = pressure;
   const std::shared_ptr<const KernelStats> seen = kernel_stats();
   for (const auto& [id, checkpoint] : checkpoints.entries()) {
-    std::uint64_t resident = 0;
-    for (const auto& table : tables.of(*checkpoint))
-      resident += std::min(table->resident_bytes(), table->bytes);
-    figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::device, .bytes = resident});
-    if (tier != nullptr) {
-      figures.checkpoints.push_back(
-          {.id = id, .place = CheckpointPlace::locked_host, .bytes = tier->bytes_of(checkpoint->identity())});
-    }
-    const PageCacheFigures* const page_cache = seen ? seen->find(id) : nullptr;
-    const std::optional<std::uint64_t> cached =
-        page_cache != nullptr ? page_cache->resident_bytes() : std::nullopt;
-    if (cached)
-      figures.checkpoints.push_back({.id = id, .place = CheckpointPlace::page_cache, .bytes = *cached});
+    const auto add = [&figures, &id = id](CheckpointPlace place, std::optional<std::uint64_t> measured) {
+      if (measured) figures.checkpoints.push_back({.id = id, .place = place, .bytes = *measured});
+    };
+    add(CheckpointPlace::device, device_bytes(*checkpoint));
+    add(CheckpointPlace::locked_host, locked_host_bytes(*checkpoint));
+    add(CheckpointPlace::page_cache, page_cache_bytes(*checkpoint, seen.get()));
   }
   return figures;
 }

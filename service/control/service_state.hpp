@@ -58,6 +58,11 @@ struct ServiceState {
   std::shared_ptr<const KernelStats> kernel_stats() const {
     return kernel != nullptr ? kernel->stats() : nullptr;
   }
+  // Of a checkpoint's bytes those that lie in a place, as last measured; nullopt where nobody does. `kernel` may be null.
+  std::uint64_t device_bytes(const Checkpoint& checkpoint) const;  // Looks at all page words.
+  std::optional<std::uint64_t> locked_host_bytes(const Checkpoint& checkpoint) const;
+  static std::optional<std::uint64_t> page_cache_bytes(const Checkpoint& checkpoint,
+                                                       const KernelStats* kernel);
   // A snapshot for the exporters.
   ServiceStats stats() const;
   // Evicts nothing; closes tables and entries of checkpoints that nobody will ask for again.

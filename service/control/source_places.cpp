@@ -28,14 +28,12 @@ void SourcePlaces::look(Nanoseconds now) {
 
 SourcePlace SourcePlaces::place_of(const SharedTable& table, const KernelStats* kernel) const {
   // The tier is no source of the host device: its frames are such memory themselves.
-  const bool from_tier = state_.host_buffers && table.device->description().kind != "host";
-  const HostTier* const tier = from_tier ? state_.host_buffers->tier() : nullptr;
+  const bool from_tier = table.device->description().kind != "host";
   std::uint64_t bytes = 0, locked = 0, cached = 0;
   for (const auto& checkpoint : table.checkpoints) {
     bytes += checkpoint->identity().bytes;
-    if (tier != nullptr) locked += tier->bytes_of(checkpoint->identity());
-    const PageCacheFigures* const figures = kernel != nullptr ? kernel->find(checkpoint->id) : nullptr;
-    if (figures != nullptr) cached += figures->resident_bytes().value_or(0);
+    if (from_tier) locked += state_.locked_host_bytes(*checkpoint).value_or(0);
+    cached += ServiceState::page_cache_bytes(*checkpoint, kernel).value_or(0);
   }
   return cheapest_place(table.source_place, bytes, locked, cached);
 }

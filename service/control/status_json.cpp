@@ -107,15 +107,11 @@ std::string_view name_of(SourcePlace place) {
 
 Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, const Checkpoint& checkpoint,
                      bool shown) {
-  std::uint64_t resident = 0;
-  for (const auto& table : service.tables.of(checkpoint))
-    resident += std::min(table->resident_bytes(), table->bytes);
-  const HostTier* const tier = service.host_buffers ? service.host_buffers->tier() : nullptr;
   Json json{{"id", checkpoint.id},
             {"name", shown ? checkpoint.name : "(another user's)"},
             {"bytes", checkpoint.identity().bytes},
-            {"resident_bytes", resident},
-            {"locked_host_bytes", tier != nullptr ? tier->bytes_of(checkpoint.identity()) : 0},
+            {"resident_bytes", service.device_bytes(checkpoint)},
+            {"locked_host_bytes", service.locked_host_bytes(checkpoint).value_or(0)},
             {"clients", checkpoint.sessions}};
   if (shown) json["path"] = checkpoint.path;
   for (const auto& table : service.tables.of(checkpoint)) {
