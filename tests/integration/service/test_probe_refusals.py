@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C06: services that may not load the probes, or not all of them, serve all the same and say what is missing."""
+"""Services that have no probes, or not all of them, serve all the same and say what is missing (C06)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import unittest
 from pathlib import Path
 
 import daemon
-from test_probes import BPF, REFUSE, missing_requirement, programs_of, series
+import wire
+from test_probes import mincore_bytes, missing_requirement, programs_of, series
 
+REFUSE = str(Path(__file__).with_name("refuse_calls.py"))
+BPF = "321"
 REFUSE_MAP = str(Path(__file__).with_name("refuse_map.py"))
 
 
@@ -33,21 +36,58 @@ class Serves(unittest.TestCase):
 
 
 class CaseC06(Serves):
-    def test_denied_by_a_filter(self) -> None:
+    def test_it_goes_on_by_asking_and_says_what_is_missing(self) -> None:
         with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF)) as running:
+            path = running.folder / "m.safetensors"
+            daemon.write_checkpoint(path)
+            link = self.enterContext(running.connect())
+            wire.hello(link)
+            self.assertEqual(wire.CHECKPOINT_REPLY, wire.open_checkpoint(link, str(path)).type)
+            said = [line for line in running.log().splitlines() if "no BPF probe is attached" in line]
+            self.assertEqual(1, len(said), running.log())
+            self.assertIn("EPERM", said[0])
+            self.assertTrue(daemon.wait_until(
+                lambda: running.ask("status")["checkpoints"][0].get("page_cache_bytes") == mincore_bytes(path)))
+            page_cache = running.ask("status")["checkpoints"][0]["page_cache"]
+            self.assertIn(page_cache["level"], ("mincore", "cachestat"))
+            self.assertNotIn("added_bytes", page_cache)
+            shown = series(running)
+            self.assertEqual(0, shown['penstock_probe_attached{probe="page_cache"}'])
+            self.assertFalse([one for one in shown if "added_bytes" in one or "kswapd_wakes" in one or "oom_kills_total" in one])
             self.check_that_it_serves(running)
-            self.check_that_nothing_is_claimed(running)
-            lines = self.lines_about_probes(running)
+            check = next(one for one in running.ask("doctor")["checks"] if one["name"] == "probes")
+            self.assertEqual("degraded", check["state"])
+            self.assertNotEqual("", check["remedy"])
+
+    def test_who_requires_the_probes_is_told_in_one_line_and_nothing_starts(self) -> None:
+        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF), extra='[probes]\nebpf = "required"\n',
+                           wait=False) as running:
+            self.assertEqual(2, running.process.wait(timeout=10))
+            lines = running.log().splitlines()
             self.assertEqual(1, len(lines), lines)
-            self.assertIn("EPERM", lines[0])
+            self.assertIn('probes.ebpf is "required"', lines[0])
+            self.assertFalse(running.socket.exists())
 
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "requires root and setpriv")
-    def test_without_the_capabilities(self) -> None:
+    def test_the_missing_capability_is_named(self) -> None:
         without = ("setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", "--inh-caps", "-sys_admin,-bpf,-perfmon")
         with daemon.Daemon(words=without) as running:
+            self.assertIn("CAP_BPF", running.log())
             self.check_that_it_serves(running)
             self.check_that_nothing_is_claimed(running)
-            self.assertIn("CAP_BPF", "".join(self.lines_about_probes(running)))
+
+    def test_few_descriptors_are_left_to_clients(self) -> None:
+        with daemon.Daemon(words=("prlimit", "--nofile=400:400")) as running:
+            self.assertIn("LimitNOFILE=", running.log())
+            self.assertIn("400 descriptors", running.ask("doctor")["probes"][0]["why"])
+            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
+            self.assertGreater(64, running.descriptors())
+
+    def test_turned_off_means_asking(self) -> None:
+        with daemon.Daemon(extra='[probes]\nebpf = "off"\n') as running:
+            self.assertIn('probes.ebpf is "off"', running.log())
+            self.assertTrue(daemon.wait_until(lambda: bool(running.ask("doctor").get("probes"))))
+            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
 
     @unittest.skipUnless(shutil.which("prlimit"), "requires prlimit")
     def test_with_little_locked_memory(self) -> None:

@@ -10,7 +10,6 @@ import mmap
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 import urllib.request
@@ -19,8 +18,6 @@ from pathlib import Path
 import daemon
 import wire
 
-REFUSE = str(Path(__file__).with_name("refuse_calls.py"))
-BPF = "321"
 PAGE = mmap.PAGESIZE
 
 
@@ -182,59 +179,6 @@ class Probes(unittest.TestCase):
             running.process.kill()
             running.process.wait()
             self.assertTrue(daemon.wait_until(lambda: not programs() & held), programs() & held)
-
-
-class WithoutBpf(unittest.TestCase):
-    def test_it_goes_on_by_asking_and_says_what_is_missing(self) -> None:
-        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF)) as running:
-            path = running.folder / "m.safetensors"
-            daemon.write_checkpoint(path)
-            link = self.enterContext(running.connect())
-            wire.hello(link)
-            self.assertEqual(wire.CHECKPOINT_REPLY, wire.open_checkpoint(link, str(path)).type)
-            said = [line for line in running.log().splitlines() if "no BPF probe is attached" in line]
-            self.assertEqual(1, len(said), running.log())
-            self.assertIn("EPERM", said[0])
-            self.assertTrue(daemon.wait_until(
-                lambda: running.ask("status")["checkpoints"][0].get("page_cache_bytes") == mincore_bytes(path)))
-            page_cache = running.ask("status")["checkpoints"][0]["page_cache"]
-            self.assertIn(page_cache["level"], ("mincore", "cachestat"))
-            self.assertNotIn("added_bytes", page_cache)
-            shown = series(running)
-            self.assertEqual(0, shown['penstock_probe_attached{probe="page_cache"}'])
-            self.assertFalse([one for one in shown if "added_bytes" in one or "kswapd_wakes" in one or "oom_kills_total" in one])
-            check = next(one for one in running.ask("doctor")["checks"] if one["name"] == "probes")
-            self.assertEqual("degraded", check["state"])
-            self.assertNotEqual("", check["remedy"])
-
-    def test_who_requires_the_probes_is_told_in_one_line_and_nothing_starts(self) -> None:
-        with daemon.Daemon(words=(sys.executable, REFUSE, "EPERM", BPF), extra='[probes]\nebpf = "required"\n',
-                           wait=False) as running:
-            self.assertEqual(2, running.process.wait(timeout=10))
-            lines = running.log().splitlines()
-            self.assertEqual(1, len(lines), lines)
-            self.assertIn('probes.ebpf is "required"', lines[0])
-            self.assertFalse(running.socket.exists())
-
-    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "requires root and setpriv")
-    def test_the_missing_capability_is_named(self) -> None:
-        without = ("setpriv", "--bounding-set", "-sys_admin,-bpf,-perfmon", "--inh-caps", "-sys_admin,-bpf,-perfmon")
-        with daemon.Daemon(words=without) as running:
-            self.assertIn("CAP_BPF", running.log())
-            self.assertTrue(running.is_serving())
-
-    def test_few_descriptors_are_left_to_clients(self) -> None:
-        with daemon.Daemon(words=("prlimit", "--nofile=400:400")) as running:
-            self.assertIn("LimitNOFILE=", running.log())
-            self.assertIn("400 descriptors", running.ask("doctor")["probes"][0]["why"])
-            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
-            self.assertGreater(64, running.descriptors())
-
-    def test_turned_off_means_asking(self) -> None:
-        with daemon.Daemon(extra='[probes]\nebpf = "off"\n') as running:
-            self.assertIn('probes.ebpf is "off"', running.log())
-            self.assertTrue(daemon.wait_until(lambda: bool(running.ask("doctor").get("probes"))))
-            self.assertFalse(any(one["attached"] for one in running.ask("doctor")["probes"]))
 
 
 if __name__ == "__main__":

@@ -9,18 +9,12 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
+#include "tests/support/open_mailbox.hpp"
 
 namespace penstock {
 namespace {
 
 constexpr SessionId client{1};
-
-template <class Message>
-std::unique_ptr<Mailbox<Message>> open_mailbox() {
-  auto mailbox = Mailbox<Message>::create(64);
-  CHECK(mailbox);
-  return *std::move(mailbox);
-}
 
 class AdmissionDeskTest : public ::testing::Test {
  protected:
@@ -48,8 +42,8 @@ class AdmissionDeskTest : public ::testing::Test {
   }
 
   boost::asio::io_context context{1};
-  std::unique_ptr<Mailbox<PagerMail>> mail = open_mailbox<PagerMail>();
-  std::unique_ptr<Mailbox<PagerNews>> news = open_mailbox<PagerNews>();
+  std::unique_ptr<Mailbox<PagerMail>> mail = test::open_mailbox<PagerMail>();
+  std::unique_ptr<Mailbox<PagerNews>> news = test::open_mailbox<PagerNews>();
   PagerStats stats;
   DeviceLink device{
       context,

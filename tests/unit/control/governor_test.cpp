@@ -9,6 +9,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "service/control/service.hpp"
+#include "tests/support/open_mailbox.hpp"
 #include "tests/unit/control/counted_allocations.hpp"
 
 namespace penstock {
@@ -24,13 +25,6 @@ struct PlayedRoom final : HeadroomSource {
   std::uint64_t headroom_bytes() override { return room; }
   std::uint64_t limit_bytes() override { return 4 * gib; }  // Lines: 512 and 768 MiB.
 };
-
-template <class Message>
-std::unique_ptr<Mailbox<Message>> open_mailbox() {
-  auto mailbox = Mailbox<Message>::create(64);
-  CHECK(mailbox);
-  return *std::move(mailbox);
-}
 
 EventFd open_alarm() {
   auto alarm = EventFd::create();
@@ -76,8 +70,8 @@ class GovernorTest : public ::testing::Test {
 
   boost::asio::io_context context{1};
   Config config;
-  std::unique_ptr<Mailbox<PagerMail>> mail = open_mailbox<PagerMail>();
-  std::unique_ptr<Mailbox<PagerNews>> news = open_mailbox<PagerNews>();
+  std::unique_ptr<Mailbox<PagerMail>> mail = test::open_mailbox<PagerMail>();
+  std::unique_ptr<Mailbox<PagerNews>> news = test::open_mailbox<PagerNews>();
   PagerStats stats;
   PlayedRoom room;
   EventFd alarm = open_alarm();

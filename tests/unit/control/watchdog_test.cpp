@@ -9,16 +9,10 @@
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
 #include "service/control/service.hpp"
+#include "tests/support/open_mailbox.hpp"
 
 namespace penstock {
 namespace {
-
-template <class Message>
-std::unique_ptr<Mailbox<Message>> open_mailbox() {
-  auto mailbox = Mailbox<Message>::create(64);
-  CHECK(mailbox);
-  return *std::move(mailbox);
-}
 
 class WatchdogTest : public ::testing::Test {
  protected:
@@ -50,8 +44,8 @@ class WatchdogTest : public ::testing::Test {
 
   boost::asio::io_context context{1};
   Config config;
-  std::unique_ptr<Mailbox<PagerMail>> mail = open_mailbox<PagerMail>();
-  std::unique_ptr<Mailbox<PagerNews>> news = open_mailbox<PagerNews>();
+  std::unique_ptr<Mailbox<PagerMail>> mail = test::open_mailbox<PagerMail>();
+  std::unique_ptr<Mailbox<PagerNews>> news = test::open_mailbox<PagerNews>();
   PagerStats stats;
   Service service{context, config};
   int alive = 0;
