@@ -91,7 +91,7 @@ std::unique_ptr<KernelProbes> Exactness::probes_;
 TEST_P(Exactness, ReadingTouchingAndForgettingAreCountedToThePage) {
   ASSERT_EQ(file_->tracking().why, "");
   expect_agreement("tracking", RemovalCause::other);
-  for (int round = 0; round < rounds(); ++round) {
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
     forget(file_->fd());
     expect_agreement("fadvise of all", RemovalCause::fadvise);
     EXPECT_EQ(file_->mincore_pages(), 0u);
@@ -109,7 +109,7 @@ TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
   std::string why;
   const auto cgroup = test::LimitedCgroup::make(limit_bytes, why);
   if (!cgroup) GTEST_SKIP() << why;
-  for (int round = 0; round < rounds(); ++round) {
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
     forget(file_->fd());
     expect_agreement("fadvise", RemovalCause::fadvise);
     const FileTraffic before = *file_->sample().traffic;
@@ -126,7 +126,7 @@ TEST_P(Exactness, ALimitOfACgroupIsTheCauseOfWhatItTakes) {
 }
 
 TEST_P(Exactness, CuttingTheFileIsToldApart) {
-  for (int round = 0; round < rounds(); ++round) {
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
     test::write_durably(origin_, content());
     const UniqueFd writable(::open(origin_.c_str(), O_RDWR | O_CLOEXEC));
     // Writing it anew cut it to nothing first; pages came in a write.
@@ -160,7 +160,7 @@ TEST(ExactnessOfAll, DroppingAllCachesIsTheCause) {
     paths.push_back(disk->folder() / "dropped");
     files.push_back(std::make_unique<ProbedFile>(*probes, paths.back()));
   }
-  for (int round = 0; round < rounds(); ++round) {
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
     for (std::size_t i = 0; i < files.size(); ++i) {
       test::bring_into_page_cache(paths[i]);
       EXPECT_EQ(disagreement(*probes, *files[i], RemovalCause::other), "") << "after reading " << paths[i];

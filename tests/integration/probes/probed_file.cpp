@@ -114,6 +114,7 @@ ProbedFile::ProbedFile(KernelProbes& probes, const std::filesystem::path& path)
   Result<Tracking> tracking = probes.track(fd_.get());
   CHECK(tracking);
   tracking_ = *std::move(tracking);
+  foreign_ = ForeignReclaim::read();
   last_ = sample().traffic.value_or(FileTraffic{});
   last_pages_ = mincore_pages();
 }
@@ -134,6 +135,8 @@ std::uint64_t ProbedFile::mincore_pages() const {
 }
 
 Step ProbedFile::step(RemovalCause expected) {
+  const ForeignReclaim foreign_before = foreign_;
+  foreign_ = ForeignReclaim::read();
   const FileTraffic now = sample().traffic.value_or(FileTraffic{});
   const std::uint64_t pages = mincore_pages();
   const auto since = [](std::uint64_t current, std::uint64_t before) {
@@ -143,16 +146,19 @@ Step ProbedFile::step(RemovalCause expected) {
   step.resident_change = static_cast<std::int64_t>(pages - last_pages_);
   step.added = since(now.added_bytes, last_.added_bytes);
   step.removed = since(now.removed_bytes_in_all(), last_.removed_bytes_in_all());
+  PagesByCause removed{};
   for (std::size_t cause = 0; cause < removal_causes; ++cause) {
-    const std::int64_t removed = since(now.removed_bytes[cause], last_.removed_bytes[cause]);
+    removed[cause] = since(now.removed_bytes[cause], last_.removed_bytes[cause]);
     const auto which = static_cast<RemovalCause>(cause);
     if (which == expected) {
-      step.by_cause = removed;
+      step.by_cause = removed[cause];
     } else if (which == RemovalCause::kswapd || which == RemovalCause::other_reclaim ||
                which == RemovalCause::direct_reclaim || which == RemovalCause::drop_caches) {
-      step.foreign += removed;
+      step.foreign += removed[cause];
     }
   }
+  step.unexplained = more_than_others_took(removed, expected, foreign_before);
+  step.dropped = ForeignReclaim::read().drops > foreign_before.drops;
   last_ = now;
   last_pages_ = pages;
   return step;
@@ -174,6 +180,10 @@ std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause ex
     return fmt::format("added {} removed {} ({} by {}, {} by others), by mincore {}", step.added,
                        step.removed, step.by_cause, removal_cause_name(expected), step.foreign,
                        step.resident_change);
+  }
+  if (!step.unexplained.empty()) return step.unexplained;
+  if (expected != RemovalCause::other && step.by_cause == 0 && !step.dropped) {
+    return fmt::format("nothing removed by {}, {} by others", removal_cause_name(expected), step.foreign);
   }
   return {};
 }

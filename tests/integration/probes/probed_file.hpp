@@ -10,6 +10,7 @@
 
 #include "bpf/kernel_probes.hpp"
 #include "dataplane/base/unique_fd.hpp"
+#include "tests/integration/probes/foreign_reclaim.hpp"
 #include "tests/support/loop_image.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -74,6 +75,8 @@ struct Step {
   std::int64_t removed = 0;   // For whatever cause,
   std::int64_t by_cause = 0;  // for the expected one,
   std::int64_t foreign = 0;   // and by what other programs and the kernel's threads do at any time.
+  bool dropped = false;       // Somebody dropped all page caches meanwhile.
+  std::string unexplained;    // Empty, or what is foreign and more than the kernel counts for it.
 };
 
 class ProbedFile {
@@ -97,12 +100,14 @@ class ProbedFile {
   std::filesystem::path path_;
   UniqueFd fd_;
   Tracking tracking_;
+  ForeignReclaim foreign_;  // From before last_.
   FileTraffic last_;
   std::uint64_t last_pages_ = 0;
 };
 
 // Empty when the sums agree: pages by the probe equal those by mincore, in all, over the extents, and for this step,
-// and everything that left did so for the expected cause.
+// and everything that left did so for the expected cause, if any is, or was taken by others who can have taken it. A
+// cause other than `other` is expected to have taken something.
 std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected);
 
 }  // namespace penstock::test
