@@ -85,9 +85,15 @@ class Debian612(InAGuest):
 class Debian61WithLockdown(InAGuest):
     release, programs, words = "6.1", LOCKED, "lockdown=confidentiality"
 
+    def test_the_kernel_is_locked_down(self) -> None:
+        self.assertIn("[confidentiality]", self.report.said)
+
 
 class Debian612WithLockdown(InAGuest):
     release, programs, words = "6.12", LOCKED, "lockdown=confidentiality"
+
+    def test_the_kernel_is_locked_down(self) -> None:
+        self.assertIn("[confidentiality]", self.report.said)
 
 
 KINDS: list[type[InAGuest]] = [Debian61, Debian612, Debian61WithLockdown, Debian612WithLockdown]
