@@ -196,7 +196,7 @@ Result<Tracking> KernelProbes::track(int fd) {
   const ResidencyQuery query = ResidencyQuery::choose(own.get(), facts_);
   auto file = std::make_unique<TrackedFile>(std::move(own), query, status->bytes);
   const bool traced = seen && attach_counters(slot, *file, *seen, std::move(mapping), why);
-  if (!traced && query.level() == ProbeLevel::none) why += fmt::format("; {}", query.why());
+  if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
   free_slots_.erase(free_slots_.begin());
   files_[slot] = std::move(file);
   if (!traced) return Tracking{TrackedFileId{slot}, query.level(), std::nullopt, why};

@@ -131,6 +131,7 @@ TEST_F(ProbeLevels, WithoutBpfAnOverlaysFileIsAskedForThroughMincore) {
   const auto probes = KernelProbes::open({.use_bpf = false, .programs = {}});
   ProbedFile file(*probes, overlay->folder() / "checkpoint");
   EXPECT_EQ(file.tracking().level, ProbeLevel::mincore);
+  EXPECT_NE(file.tracking().why.find("overlayfs"), std::string::npos) << file.tracking().why;
   test::bring_into_page_cache(overlay->folder() / "checkpoint");
   EXPECT_EQ(file.sample().resident_bytes, file_bytes);
 }
