@@ -144,6 +144,59 @@ TEST_P(Exactness, CuttingTheFileIsToldApart) {
 INSTANTIATE_TEST_SUITE_P(FileSystems, Exactness, testing::Values("ext4", "xfs", "btrfs", "overlay"),
                          [](const auto& name) { return std::string(name.param); });
 
+// Its pages are no traced ones, and a limit takes none of them without swap: what is resident is asked for.
+class ExactnessOfTmpfs : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string missing = test::tracing_lacks();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    Disk* const disk = disk_of("tmpfs", missing);
+    if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
+    path_ = disk->folder() / "checkpoint";
+    test::write_durably(path_, content());
+    probes_ = KernelProbes::open();
+    file_ = std::make_unique<ProbedFile>(*probes_, path_);
+  }
+  void expect_pages(const char* after, std::uint64_t pages) {
+    const FileSample sample = file_->sample();
+    EXPECT_EQ(file_->mincore_pages(), pages) << after;
+    EXPECT_EQ(sample.resident_bytes, pages * test::probed_page_bytes) << after;
+    EXPECT_FALSE(sample.traffic) << after;
+    std::vector<ExtentSample> extents(probes_->extents(file_->id()));
+    probes_->sample_extents(file_->id(), extents);
+    std::uint64_t in_extents = 0;
+    for (const ExtentSample& extent : extents) in_extents += extent.resident_bytes.value_or(0);
+    EXPECT_EQ(in_extents, pages * test::probed_page_bytes) << after;
+  }
+
+  std::filesystem::path path_;
+  std::unique_ptr<KernelProbes> probes_;
+  std::unique_ptr<ProbedFile> file_;
+};
+
+TEST_F(ExactnessOfTmpfs, WhatIsResidentEqualsMincoreAndNoTrafficIsClaimed) {
+  EXPECT_LT(file_->tracking().level, ProbeLevel::traced);
+  EXPECT_NE(file_->tracking().why.find("tmpfs"), std::string::npos) << file_->tracking().why;
+  std::string why;
+  const auto cgroup = test::LimitedCgroup::make(limit_bytes, why);
+  if (!cgroup) GTEST_SKIP() << why;
+  const std::uint64_t all = divide_up(file_bytes, test::probed_page_bytes);
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    test::write_durably(path_, content());
+    expect_pages("writing", all);
+    ASSERT_EQ(cgroup->run([&] { return test::read_in_pieces(path_) ? 0 : 1; }), 0);
+    expect_pages("reading under a limit", all);
+    const UniqueFd writable(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::ftruncate(writable.get(), static_cast<off_t>(4 * eighth + 777)), 0);
+    const std::uint64_t kept = divide_up(4 * eighth + 777, test::probed_page_bytes);
+    expect_pages("truncate", kept);
+    ASSERT_EQ(::fallocate(writable.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                          static_cast<off_t>(eighth), static_cast<off_t>(2 * eighth)),
+              0);
+    expect_pages("punching a hole", kept - 2 * eighth / test::probed_page_bytes);
+  }
+}
+
 TEST(ExactnessOfAll, DroppingAllCachesIsTheCause) {
   if (std::getenv("PENSTOCK_OWN_MACHINE") == nullptr) {
     GTEST_SKIP() << "requires PENSTOCK_OWN_MACHINE=1: it drops the page cache of the whole machine";
