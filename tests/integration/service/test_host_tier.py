@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import daemon
+from limited_cgroup import LimitedCgroup
 from test_gpu_devices import Client, GpuDaemon, needs_fakes
 
 if not daemon.SANITIZED:
@@ -26,9 +27,9 @@ PROGRAM = daemon.BUILD / "tests/bin/gpu_program"
 
 
 class HostTier(unittest.TestCase):
-    def start(self, locked: str = "256MiB", **more: str) -> GpuDaemon:
+    def start(self, locked: str = "256MiB", words: tuple[str, ...] = (), **more: str) -> GpuDaemon:
         needs_fakes(self, "cuda")
-        return self.enterContext(GpuDaemon("cuda", f'[host]\nlocked_bytes = "{locked}"\n', **more))
+        return self.enterContext(GpuDaemon("cuda", f'[host]\nlocked_bytes = "{locked}"\n', words=words, **more))
 
     def checkpoint(self, running: GpuDaemon, name: str = "m", tensors: int = 24, seed: int = 1) -> Path:
         path = running.folder / f"{name}.safetensors"
@@ -178,6 +179,55 @@ class HostTier(unittest.TestCase):
         self.assertIn('penstock_budget_bytes{pool="host_tier"} 268435456', page)
         self.assertIn('penstock_tier_bytes{state="held"} 109051904', page)
         self.assertRegex(page, r'penstock_checkpoint_bytes\{checkpoint="[0-9a-f]{12}",place="locked_host"\} 1006')
+
+    @unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, whose memory is not all the service's")
+    def test_pressure_takes_it_and_its_end_gives_it_back(self) -> None:
+        """There are no frames on this node that could go: without the tier's part the kernel kills."""
+        cgroup = LimitedCgroup.make(512 * MIB)
+        if isinstance(cgroup, str):
+            self.skipTest(cgroup)
+        self.enterContext(cgroup)
+        running = self.start("128MiB", words=cgroup.enter())
+        path = self.checkpoint(running)
+        self.load(running, path)
+        running.ask("evict", "--all")
+        self.assertEqual(13 * TIER_PAGE, self.tier(running)["used_bytes"])
+        # What the fake GPU had goes with its pages; the governor looks four times a second.
+        self.assertTrue(daemon.wait_until(lambda: running.ask("status")["pressure"]["room_bytes"] > 300 * MIB))
+        pressure = running.ask("status")["pressure"]
+        self.assertEqual(("calm", 0), (pressure["level"], pressure["falls"]))
+
+        # More than there is, by less than the tier holds.
+        size = pressure["room_bytes"] // MIB * MIB + 24 * MIB
+        taker = [*cgroup.enter(), sys.executable, str(Path(__file__).with_name("take_memory.py")), str(size), str(256 * MIB)]
+        with subprocess.Popen(taker, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as neighbour:
+            assert neighbour.stdin and neighbour.stdout
+            self.assertTrue(neighbour.stdout.readline(), "the neighbour was killed")
+            squeezed = self.tier(running)["used_bytes"]
+            self.assertLessEqual(squeezed, 13 * TIER_PAGE - 24 * MIB)
+            self.assertGreater(running.ask("status")["pressure"]["falls"], 0)
+            neighbour.stdin.close()
+            self.assertEqual(0, neighbour.wait())
+        self.assertEqual(0, cgroup.kills())
+
+        grown = squeezed + 3 * TIER_PAGE
+        self.assertTrue(daemon.wait_until(lambda: self.tier(running)["budget_bytes"] >= grown, 30))
+        self.load(running, path)
+        self.assertGreaterEqual(self.tier(running)["used_bytes"], grown)
+        self.is_right(running, path)
+        self.assertEqual(0, running.stop())
+
+    def test_a_gpu_that_shares_the_hosts_memory_has_no_second_copy(self) -> None:
+        running = self.start(PENSTOCK_FAKE_INTEGRATED="1")
+        path = self.checkpoint(running)
+        self.load(running, path)
+        running.ask("evict", "--all")
+        again = self.load(running, path)
+        self.assertGreater(again["read_bytes"], 0)
+        host = running.ask("status")["host"]
+        self.assertIsNone(host["tier"])
+        self.assertEqual(0, host["locked_bytes"])
+        self.is_right(running, path)
 
     def test_without_locked_memory_there_is_none(self) -> None:
         running = self.start("0")
