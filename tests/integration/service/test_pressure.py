@@ -25,8 +25,11 @@ MIB = daemon.MIB
 LIMIT = 1024 * MIB  # The governor's lines: 128 and 192 MiB.
 CAPACITY = 640 * MIB
 TENSOR = 16 * MIB
-LEFT = 400 * MIB  # By the neighbour, to the service and the kernel's own needs.
+# By the neighbour: to the service without a page, its client, and what the governor keeps free.
+LEFT = 96 * MIB
 RATE = 1 << 30  # Bytes a second.
+RATE_LEAST = 0.9 * RATE  # That it must have reached on average, so that the time is what was asked for.
+TRIES = 3
 PRESSURE = 0x82
 CALM, SOME, FULL = range(3)
 
@@ -108,6 +111,17 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def test_gets_it_without_a_kill_and_the_service_recovers_without_swinging(self) -> None:
+        rates: list[float] = []
+        for left in reversed(range(TRIES)):
+            rates.append(self.squeeze(last=left == 0))
+            if rates[-1] >= RATE_LEAST:
+                return
+        reached = ", ".join(f"{rate / (1 << 30):.2f}" for rate in rates)
+        self.skipTest(f"requires a machine where a neighbour gets 0.9 GiB a second up to the limit: it got {reached}; "
+                      "nothing was killed and no client failed at that rate")
+
+    def squeeze(self, last: bool) -> float:
+        """The rate that the neighbour reached. Recovery takes seconds, and is seen where the rate is right, or at last."""
         with daemon.Daemon(capacity=f"{CAPACITY // MIB}MiB", words=self.cgroup.enter()) as running:
             model = running.folder / "model.safetensors"
             write_model(model)
@@ -121,8 +135,10 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
             taker = take(self.cgroup, LIMIT - LEFT)
             assert taker.stdout and taker.stdin and client.stdin
             seconds = taker.stdout.readline()
-            print(json.dumps({"taken_mib": (LIMIT - LEFT) // MIB, "seconds": float(seconds or "nan")}), file=sys.stderr)
             self.assertTrue(seconds, "the neighbour was killed")
+            rate = (LIMIT - LEFT) / float(seconds)
+            print(json.dumps({"taken_mib": (LIMIT - LEFT) // MIB, "seconds": float(seconds),
+                              "mib_a_second": round(rate / MIB)}), file=sys.stderr)
             squeezed = trace.look()
             self.assertGreater(squeezed["falls"], 0)
             self.assertLess(squeezed["budget_mib"], LEFT // MIB)
@@ -130,21 +146,28 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
             self.assertEqual(0, taker.wait())
             taker.stdout.close()
 
-            self.assertTrue(daemon.wait_until(lambda: trace.look()["budget_mib"] >= full, 30))
-            self.assertTrue(daemon.wait_until(lambda: trace.look()["level"] == "calm"))
+            whole = last or rate >= RATE_LEAST
+            if whole:
+                self.assertTrue(daemon.wait_until(lambda: trace.look()["budget_mib"] >= full, 30))
+                self.assertTrue(daemon.wait_until(lambda: trace.look()["level"] == "calm"))
             out, _ = client.communicate("")
             print(out.strip(), file=sys.stderr)
             self.assertEqual(0, client.returncode)
             self.assertEqual(0, json.loads(out)["different"])
             self.assertEqual(0, self.cgroup.kills())
-            # Down, then up: no fall after a rise.
-            reasons = [one["reason"] for one in trace.changes()]
-            self.assertEqual(reasons, sorted(reasons, key=("room", "recovered").index))
-            levels = listener.hear()
-            self.assertIn(SOME, levels)
-            self.assertEqual(CALM, levels[-1])
+            if whole:
+                self.see_no_swing(trace, listener)
             listener.link.close()
             self.assertEqual(0, running.stop())
+            return rate
+
+    def see_no_swing(self, trace: Trace, listener: Listener) -> None:
+        """Down, then up: no fall after a rise."""
+        reasons = [one["reason"] for one in trace.changes()]
+        self.assertEqual(reasons, sorted(reasons, key=("room", "recovered").index))
+        levels = listener.hear()
+        self.assertIn(SOME, levels)
+        self.assertEqual(CALM, levels[-1])
 
     def test_has_the_page_cache_of_resident_pages_dropped(self) -> None:
         with daemon.Daemon(capacity="128MiB", words=self.cgroup.enter()) as running:
