@@ -21,6 +21,10 @@ import test_probes
 import wire
 from limited_cgroup import LimitedCgroup
 
+if not daemon.SANITIZED:
+    sys.path.insert(0, str(daemon.BUILD / "python"))
+    import penstock
+
 MIB = daemon.MIB
 LIMIT = 1024 * MIB  # The governor's lines: 128 and 192 MiB.
 CAPACITY = 640 * MIB
@@ -197,3 +201,48 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
             holder.communicate("")
             self.assertEqual((0, 0), (taker.returncode, holder.returncode))
             self.assertEqual(0, self.cgroup.kills())
+
+
+@unittest.skipIf(daemon.SANITIZED, daemon.NO_PACKAGE)
+class CaseC03(unittest.TestCase):
+    """Page cache is no used memory: a cgroup that is full of it has room."""
+
+    LIMIT = 256 * MIB
+    BUFFER = 64 * MIB
+
+    def usage(self, cgroup: LimitedCgroup) -> int:
+        return int((cgroup.path / ("memory.usage_in_bytes" if cgroup.v1 else "memory.current")).read_text(encoding="utf-8"))
+
+    def test_a_buffer_is_granted_where_a_file_was_read_and_nothing_is_evicted(self) -> None:
+        cgroup = LimitedCgroup.make(self.LIMIT)
+        if isinstance(cgroup, str):
+            self.skipTest(cgroup)
+        # In this order: the cgroup is removed when nothing is in it.
+        with cgroup, daemon.Daemon(capacity="32MiB", words=cgroup.enter(), extra='[host]\nlocked_bytes = "128MiB"\n') as running:
+            if not test_probes.on_a_disk(running.folder):
+                self.skipTest("requires a folder for temporary files that is on a disk")
+            model = running.folder / "model.safetensors"
+            daemon.write_checkpoint(model, tensors=4)
+            self.assertNotIn("error", running.ask("load", str(model)))
+            resident = running.device()["resident_bytes"]
+            self.assertGreaterEqual(resident, 16 * MIB)
+
+            other = running.folder / "other"
+            daemon.write_sparse_checkpoint(other, tensors=64, tensor_bytes=16 * MIB)
+            subprocess.run([*cgroup.enter(), "cat", other], stdout=subprocess.DEVNULL, check=True)
+            self.assertGreaterEqual(self.usage(cgroup), self.LIMIT - 8 * MIB)
+            with penstock.connect(socket=str(running.socket)) as service:
+                buffer = service.host_buffer(self.BUFFER)
+                buffer.grow(self.BUFFER)
+                status = running.ask("status")
+                self.assertEqual(self.BUFFER, status["host"]["buffer_bytes"])
+                # The governor has its turns meanwhile, four a second at least.
+                end = time.monotonic() + 1
+                while time.monotonic() < end:
+                    device = running.device()
+                    self.assertEqual((resident, 0), (device["resident_bytes"], device["evictions"]))
+                pressure = running.ask("status")["pressure"]
+                self.assertEqual(("calm", 0), (pressure["level"], pressure["falls"]))
+                buffer.close()
+            self.assertEqual(0, cgroup.kills())
+            self.assertEqual(0, running.stop())
