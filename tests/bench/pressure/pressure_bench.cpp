@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long after the alarm the first page's memory is given back: a service in this process, whose pages a client maps
-// without a pin, so that each eviction asks the client. What is left of memory is a number, as is what a neighbour takes.
+// without a pin, so that each eviction asks the client. What is left of memory is a number, as is what a neighbour takes:
+// neither the kernel's part (a hint or a trigger, the watch that waits for it) nor the cgroup's files are measured here.
+// Ends with 1 when the 99th percentile is above the limit.
 //   bench_pressure [--triggers 200]
 #include <algorithm>
 #include <atomic>
@@ -199,7 +201,7 @@ int measure(int triggers) {
       {"p99_ms", at(0.99)},           {"most_ms", times.back()}, {"limit_ms", limit_ms},
       {"holds", at(0.99) <= limit_ms}};
   std::printf("%s\n", answer.dump(2).c_str());
-  return 0;
+  return answer.at("holds").get<bool>() ? 0 : 1;
 }
 
 }  // namespace
