@@ -39,7 +39,9 @@ const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
   if (sample.room_bytes < answer_.low_bytes) {
     fall(sample, answer_.high_bytes - sample.room_bytes, PressureReason::room);
   } else if (stalls) {
-    fall(sample, options_.frames_max_bytes / options_.step_share, PressureReason::stall);
+    // Saturating: without a bound on copies they may be as many as bytes can be counted.
+    fall(sample, saturating_add(options_.frames_max_bytes, options_.copies_max_bytes) / options_.step_share,
+         PressureReason::stall);
   } else if (answer_.level == PressureLevel::calm) {
     rise(sample);
   }

@@ -45,7 +45,7 @@ struct PressureOptions {
   std::uint64_t ahead_bytes = 0;        // Frames made ahead of demand, beside the budget.
   std::uint64_t line_share = 8;         // low = limit / line_share, within these two.
   std::uint64_t low_least_bytes = 64 * mib, low_most_bytes = 1 * gib;
-  std::uint64_t step_share = 16;  // Of frames_max_bytes: what one time of stalls takes.
+  std::uint64_t step_share = 16;  // Of what frames and copies may be at most: what one time of stalls takes.
   Nanoseconds stall_window = std::chrono::seconds(2);
   std::int64_t some_percent = 8, full_percent = 10;  // Of a window.
   Nanoseconds calm_after = std::chrono::seconds(1);  // Without reason, for one level.

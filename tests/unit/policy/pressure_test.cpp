@@ -210,6 +210,30 @@ TEST(PressurePolicy, TakesAStepForEachTimeOfStallsInItsOwnCgroups) {
   EXPECT_EQ(node.look().level, PressureLevel::full);
 }
 
+// A node whose devices are GPUs: there are no frames that could fall.
+TEST(PressurePolicy, TakesLockedCopiesForStallsWhereThereIsNothingElse) {
+  PlayedNode node({.frames_max_bytes = 0, .copies_max_bytes = 2 * gib});
+  node.sample.frame_bytes = 0;
+  node.sample.copy_bytes = 2 * gib;
+  node.look();
+  for (std::uint64_t stalls = 1; stalls <= 3; ++stalls) {
+    node.sample.bounds_passed = stalls;
+    EXPECT_EQ(node.pass(milliseconds(5)).copies_bytes, 2 * gib - stalls * 128 * mib);
+    EXPECT_EQ(node.policy.answer().reason, PressureReason::stall);
+  }
+}
+
+TEST(PressurePolicy, TakesAStepForStallsByAllThatTheNodeMayHold) {
+  PlayedNode node({.frames_max_bytes = 512 * mib, .copies_max_bytes = 2 * gib});
+  node.sample.frame_bytes = 512 * mib;
+  node.sample.copy_bytes = 100 * mib;
+  node.look();
+  node.sample.bounds_passed = 1;
+  const PressureAnswer& answer = node.look();
+  EXPECT_EQ(answer.copies_bytes, 0u);
+  EXPECT_EQ(answer.frames_bytes, 512 * mib - 60 * mib);
+}
+
 TEST(PressurePolicy, IgnoresTheMachinesStallsWhileItHasRoom) {
   PlayedNode node;
   node.sample.frame_bytes = 1 * gib;
