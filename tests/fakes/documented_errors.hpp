@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of the drivers that this project makes, and the errors that the vendors' headers document for it; those of a
-// context that an earlier, asynchronous fault has killed included. HIP numbers alike, and has a word for most of them.
+// context that an earlier, asynchronous fault has killed included. A test compares them with the toolkit's header. HIP numbers alike, and has a word for most of them.
 //
 // The fakes play them on demand (engine/faults.hpp). `parts` says which of the project's parts make the call, and so which
 // tests inject its errors; a test compares the list with the drivers' tables, so that no call is forgotten.
@@ -19,8 +19,8 @@ enum CallParts : std::uint8_t {
   by_client = 4,  // The library inside of somebody's program,
   by_copy = 8,    // and its copies of whole tables.
 };
-// In which table of functions it is.
-enum CallTables : std::uint8_t { in_driver = 1, in_streams = 2, in_both = 3 };
+// In which table of functions it is; `in_loading`: it fills one.
+enum CallTables : std::uint8_t { in_driver = 1, in_streams = 2, in_both = 3, in_loading = 4 };
 
 struct DocumentedCall {
   const char* cuda;  // Null: HIP alone.
@@ -46,21 +46,26 @@ inline constexpr int context_set[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
 inline constexpr int context_look[] = {1, 3, 4, 201}, context_push[] = {1, 3, 4, 201, 709};
 inline constexpr int device_set[] = {1, 2, 3, 4, 100, 101, 201, 700, 709, 719, 999};
 inline constexpr int in_context[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
-inline constexpr int host_register[] = {1, 2, 3, 4, 201, 700, 712, 801};
+inline constexpr int host_register[] = {1, 2, 3, 4, 201, 700, 712, 800, 801};
+inline constexpr int host_unregister[] = {1, 2, 3, 4, 201, 700, 709, 713, 719, 999};
+inline constexpr int context_release[] = {1, 2, 3, 4, 101, 201, 700, 709, 719, 999};
 inline constexpr int with_handle[] = {1, 2, 3, 4, 201, 400, 700, 709, 719, 999};
 inline constexpr int query[] = {1, 2, 3, 4, 201, 400, 600, 700, 709, 719, 999};
 inline constexpr int capturing[] = {1, 3, 4, 201, 400, 700, 719, 906};
 inline constexpr int capture_mode[] = {1, 3, 4, 201};
-inline constexpr int module_load[] = {1, 2, 3, 4, 201, 209, 218, 222, 700, 999};
+inline constexpr int module_load[] = {1, 2, 3, 4, 201, 209, 218, 221, 222, 302, 303, 700, 999};
+inline constexpr int module_unload[] = {1, 2, 3, 4, 201, 700, 709, 719, 800, 999};
 inline constexpr int module_function[] = {1, 3, 4, 201, 500, 700, 999};
-inline constexpr int launch[] = {1, 2, 3, 4, 201, 400, 700, 701, 709, 717, 719, 999};
+inline constexpr int launch[] = {1, 2, 3, 4, 200, 201, 303, 400, 500, 700, 701, 702, 703, 709, 717, 719, 999};
+inline constexpr int look_up[] = {1, 801};
 }  // namespace errors
 
 // hipError_t, of hip_runtime_api.h.
-inline constexpr std::array hip_answers{1,   2,   3,   4,   100, 101, 201, 209, 218, 400, 401,
-                                        500, 600, 700, 701, 709, 712, 713, 719, 801, 906, 999};
+inline constexpr std::array hip_answers{1,   2,   3,   4,   100, 101, 200, 201, 209, 218, 302, 303, 400,
+                                        401, 500, 600, 700, 701, 702, 709, 712, 713, 719, 801, 906, 999};
 
 inline constexpr DocumentedCall documented_calls[] = {
+    {"cuGetProcAddress", nullptr, by_start, in_loading, errors::look_up},
     {"cuInit", "hipInit", by_start, in_driver, errors::init},
     {"cuDriverGetVersion", "hipRuntimeGetVersion", by_start, in_driver, errors::version},
     {"cuDeviceGetCount", "hipGetDeviceCount", by_start, in_driver, errors::look},
@@ -86,7 +91,7 @@ inline constexpr DocumentedCall documented_calls[] = {
     {"cuMemUnmap", "hipMemUnmap", by_device | by_client, in_driver, errors::memory_release},
 
     {"cuDevicePrimaryCtxRetain", nullptr, by_device, in_driver, errors::context_make},
-    {"cuDevicePrimaryCtxRelease", nullptr, by_device, in_driver, errors::in_context},
+    {"cuDevicePrimaryCtxRelease", nullptr, by_device, in_driver, errors::context_release},
     {"cuCtxSetCurrent", nullptr, by_device, in_driver, errors::context_set},
     {"cuCtxGetCurrent", nullptr, by_copy, in_driver, errors::context_look},
     {"cuCtxGetDevice", nullptr, by_copy, in_driver, errors::context_look},
@@ -100,19 +105,20 @@ inline constexpr DocumentedCall documented_calls[] = {
     {"cuMemHostAlloc", "hipHostMalloc", by_device, in_driver, errors::in_context},
     {"cuMemFreeHost", "hipHostFree", by_device, in_driver, errors::in_context},
     {"cuMemHostRegister", "hipHostRegister", by_device, in_driver, errors::host_register},
-    {"cuMemHostUnregister", "hipHostUnregister", by_device, in_driver, errors::in_context},
+    {"cuMemHostUnregister", "hipHostUnregister", by_device, in_driver, errors::host_unregister},
     {"cuMemHostGetDevicePointer", "hipHostGetDevicePointer", by_device, in_driver, errors::in_context},
-    {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", by_device | by_copy, in_driver, errors::in_context},
-    {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", by_device | by_client | by_copy, in_both, errors::in_context},
-    {"cuMemcpyDtoDAsync", "hipMemcpyDtoDAsync", by_device, in_driver, errors::in_context},
+    {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", by_device | by_copy, in_driver, errors::with_handle},
+    {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync", by_device | by_client | by_copy, in_both,
+     errors::with_handle},
+    {"cuMemcpyDtoDAsync", "hipMemcpyDtoDAsync", by_device, in_driver, errors::with_handle},
     {"cuMemsetD32Async", "hipMemsetD32Async", by_device, in_driver, errors::in_context},
     {"cuStreamCreate", "hipStreamCreateWithFlags", by_device | by_copy, in_driver, errors::in_context},
-    {"cuStreamDestroy", "hipStreamDestroy", by_device | by_copy, in_driver, errors::in_context},
+    {"cuStreamDestroy", "hipStreamDestroy", by_device | by_copy, in_driver, errors::with_handle},
     {"cuStreamSynchronize", "hipStreamSynchronize", by_device | by_client | by_copy, in_both,
-     errors::in_context},
+     errors::with_handle},
     {"cuStreamWaitEvent", "hipStreamWaitEvent", by_device, in_driver, errors::with_handle},
     {"cuEventCreate", "hipEventCreateWithFlags", by_device | by_client, in_both, errors::in_context},
-    {"cuEventDestroy", "hipEventDestroy", by_device | by_client, in_both, errors::in_context},
+    {"cuEventDestroy", "hipEventDestroy", by_device | by_client, in_both, errors::with_handle},
     {"cuEventRecord", "hipEventRecord", by_device | by_client, in_both, errors::with_handle},
     {"cuEventSynchronize", "hipEventSynchronize", by_device | by_client, in_both, errors::with_handle},
     {"cuEventQuery", "hipEventQuery", by_client, in_streams, errors::query},
@@ -123,7 +129,7 @@ inline constexpr DocumentedCall documented_calls[] = {
 
     {nullptr, "hipGetDevicePropertiesR0600", by_device, in_driver, errors::look},
     {"cuModuleLoadData", "hipModuleLoadData", by_device, in_driver, errors::module_load},
-    {"cuModuleUnload", "hipModuleUnload", by_device, in_driver, errors::in_context},
+    {"cuModuleUnload", "hipModuleUnload", by_device, in_driver, errors::module_unload},
     {"cuModuleGetFunction", "hipModuleGetFunction", by_device, in_driver, errors::module_function},
     {"cuLaunchKernel", "hipModuleLaunchKernel", by_device, in_driver, errors::launch},
 };
