@@ -89,6 +89,18 @@ class Asks(WithAsks):
         model_vbar.vbar_fault(pinned)
         self.assertEqual(PAGE, allocation[0].loaded_size())
 
+    def test_pages_with_a_page_out_callback_are_given_for_what_the_others_lack(self) -> None:
+        gone: list[int] = []
+        plain = self.filled(2)
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0, pageout_callback=lambda offset, size: gone.append(offset))
+        held = vbar.alloc(4 * PAGE)
+        model_vbar.vbar_fault(held)
+        model_vbar.vbar_unpin(held)
+        devices.wait_for(0)
+        self.asking.wanted = 3 * PAGE
+        safe_points.end_node()
+        self.assertEqual((0, 3 * PAGE, [3 * PAGE]), (plain[0].loaded_size(), vbar.loaded_size(), gone))
+
     def test_an_ask_is_answered_in_an_unpin(self) -> None:
         allocation = self.filled()
         self.asking.wanted = 2 * PAGE

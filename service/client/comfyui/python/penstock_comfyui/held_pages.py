@@ -26,6 +26,7 @@ class HeldPages:
         self._lock = threading.Lock()
         self._held: set[int] = set()
         self._users: dict[int, int] = {}
+        self._allowance = 1  # Pages; see answer_wanted().
 
     def pinned(self, pages: range) -> None:
         """A fault pinned them."""
@@ -58,11 +59,17 @@ class HeldPages:
                     self._held.add(page)
         return gone
 
-    def answer_wanted(self) -> None:
-        """Lets go of what the service asked for meanwhile."""
+    def answer_wanted(self, growing: bool) -> int:
+        """Lets go of what the service asked for meanwhile; how many pages went. It asks for one after the other while they are
+        pinned, and doesn't say how many it is short of: so one goes at a time, and with `growing` twice as many at the next."""
         asked = set(self._table.wanted())
-        if asked:
-            self.let_go(asked.__contains__)
+        if not asked:
+            self._allowance = 1
+            return 0
+        count = self._allowance if growing else 1
+        if growing:
+            self._allowance *= 2
+        return self.let_go(asked.__contains__, count)
 
     def _agreed(self, page: int) -> bool:
         size = self._table.page_bytes

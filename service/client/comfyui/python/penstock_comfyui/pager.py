@@ -99,8 +99,6 @@ class VbarPages:
         safe_points.in_call()
 
     def _fault(self, offset: int, nbytes: int) -> Any:
-        if self._held is not None:
-            self._held.answer_wanted()
         if self.table is None or not pin(self.table, offset, nbytes):
             return None
         if self._held is not None:
@@ -119,7 +117,6 @@ class VbarPages:
             self.table.unpin(offset, nbytes, devices.stream_of(self.index))
         if self._held is not None:
             self._held.unpinned(self._pages(offset, nbytes))
-            self._held.answer_wanted()
         return True
 
     # ---- room ----
@@ -160,8 +157,16 @@ class VbarPages:
         self.set_cutoff((max(resident) + 1) * self.page_bytes if resident else 0)
         return freed
 
+    def answer_wanted(self, at_end: bool) -> None:
+        """`at_end`: of a node or prompt, where nothing is in flight; what is let go leaves the device right there."""
+        held, table = self._held, self.table
+        given = held.answer_wanted(growing=at_end) if held is not None else 0
+        if given and at_end and table is not None:
+            devices.wait_for(self.index)
+            table.free(given * self.page_bytes, safe_points.FREE_SECONDS)  # All others are held.
+
     def give_held(self, nbytes: int) -> int:
-        """Lets pages with a page-out callback go, for a fault that found no room."""
+        """Lets pages with a page-out callback go, for a fault that found no room, or where the service wants so much."""
         if self._held is None:
             return 0
         return self._held.let_go(lambda page: True, -(-nbytes // self.page_bytes)) * self.page_bytes
@@ -285,16 +290,34 @@ def _asked(call: Callable[[float], bool]) -> bool:
 
 
 def _let_others_go(nbytes: int) -> bool:
-    with _tables_lock:
-        found = list(_tables)
-    for table in found:
-        given = table.give_held(nbytes)
-        if given:
+    return give_held_everywhere(nbytes) >= nbytes
+
+
+def give_held_everywhere(nbytes: int) -> int:
+    """Of the pages with a page-out callback, no more than are wanted; the bytes that nobody holds any more."""
+    given = 0
+    for table in _all_tables():
+        if given >= nbytes:
+            break
+        more = table.give_held(nbytes - given)
+        if more:
             devices.wait_for(table.index)
-        nbytes -= given
-        if nbytes <= 0:
-            return True
-    return False
+        given += more
+    return given
+
+
+def answer_wanted_everywhere(at_end: bool) -> None:
+    """Pages with a page-out callback that the service asked for; the next end gives more if that was too little."""
+    for table in _all_tables():
+        table.answer_wanted(at_end)
+
+
+def _all_tables() -> list[VbarPages]:
+    with _tables_lock:
+        return list(_tables)
+
+
+safe_points.hold_pages(answer_wanted_everywhere, give_held_everywhere)
 
 
 def make_table(nbytes: int, index: int) -> PrivateTable | None:

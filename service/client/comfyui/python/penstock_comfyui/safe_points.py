@@ -29,6 +29,15 @@ _status: dict[str, Any] = {}
 _wanted = 0
 # Since the start.
 freed_bytes = 0
+# Of pages that keep a pin of ours: give up what was asked for, at an end or in a call; give up so many bytes.
+_answer_held: Callable[[bool], None] = lambda at_end: None
+_give_held: Callable[[int], int] = lambda nbytes: 0
+
+
+def hold_pages(answer: Callable[[bool], None], give: Callable[[int], int]) -> None:
+    """Who holds pages beside their users' pins says how they are given up."""
+    global _answer_held, _give_held
+    _answer_held, _give_held = answer, give
 
 
 def in_call() -> None:
@@ -38,12 +47,14 @@ def in_call() -> None:
     if now < _looked + LOOK_SECONDS:
         return
     _looked = now
+    with_service(lambda service: _answer_held(False))
     with_service(_answer)
 
 
 def end_node() -> None:
     """REQUIRES: nothing of the node is in flight any more."""
     global _wanted
+    with_service(lambda service: _answer_held(True))
     with_service(lambda service: (service.run_revokes(), _answer(service)))
     _wanted = 0  # That was all that we could do without.
 
@@ -54,6 +65,7 @@ def start_prompt() -> None:
 
 def end_prompt() -> None:
     """REQUIRES: the device has been waited for."""
+    with_service(lambda service: _answer_held(True))
     with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
 
 
@@ -106,6 +118,9 @@ def _answer(service: penstock.Service) -> None:
         return  # Or another thread is at it.
     try:
         freed = service.free(_wanted, FREE_SECONDS)
+        given = _give_held(_wanted - freed) if freed < _wanted else 0
+        if given > 0:
+            freed += service.free(min(given, _wanted - freed), FREE_SECONDS)
         freed_bytes += freed
         _wanted = max(0, _wanted - freed)
     finally:
