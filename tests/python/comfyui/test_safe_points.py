@@ -67,7 +67,7 @@ class WithAsks(WithSeam):
         self.asking = Asking(service)
         self.enterContext(unittest.mock.patch.object(link, "_service", self.asking))
         self.enterContext(unittest.mock.patch.multiple(safe_points, LOOK_SECONDS=0, PROMISED_SECONDS=0, _wanted=0))
-        safe_points.promised_to_others(host_memory.booked_bytes)
+        safe_points.promised_to_others(host_memory.booked_bytes, list)
 
     def filled(self, pages: int = 4) -> Any:
         vbar = model_vbar.ModelVBAR(8 * MIB, 0)
@@ -129,7 +129,7 @@ class Asks(WithAsks):
         link.reset("/nonexistent")
         for point in (safe_points.in_call, safe_points.end_node, safe_points.start_prompt, safe_points.end_prompt):
             point()
-        self.assertEqual(0, safe_points.promised_to_others(lambda: 0))
+        self.assertEqual(0, safe_points.promised_to_others(lambda device: 0, lambda: ["host"]))
 
 
 class Headroom(unittest.TestCase):
@@ -151,6 +151,43 @@ class Headroom(unittest.TestCase):
         self.assertEqual((101, 7), (management.EXTRA_RESERVED_VRAM, control.get_simple_vram_headroom()))
 
 
+class TwoDevices(unittest.TestCase):
+    def promised(self, counted: list[str], **booked: int) -> int:
+        status = {"devices": [{"id": name, "booked_bytes": nbytes} for name, nbytes in booked.items()]}
+        service = SimpleNamespace(status=lambda: status)
+        self.enterContext(unittest.mock.patch.object(link, "present", return_value=service))
+        self.enterContext(unittest.mock.patch.multiple(safe_points, PROMISED_SECONDS=0, _promised=0))
+        own = {"gpu0": 10, "host": 1}
+        return safe_points.promised_to_others(lambda device: own.get(device, 0), lambda: counted)
+
+    def test_the_largest_counts_and_not_the_sum(self) -> None:
+        self.assertEqual(90, self.promised(["gpu0", "gpu1"], gpu0=100, gpu1=60, host=500))
+
+    def test_what_is_booked_elsewhere_does_not_count(self) -> None:
+        self.assertEqual(0, self.promised(["gpu0"], gpu0=10, gpu1=60, host=500))
+        self.assertEqual(499, self.promised(["host"], gpu0=100, gpu1=60, host=500))
+        self.assertEqual(0, self.promised([], gpu0=100, gpu1=60, host=500))
+
+    def test_devices_are_those_that_comfyui_computes_on(self) -> None:
+        management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, get_all_torch_devices=lambda: [
+            SimpleNamespace(index=index) for index in (0, 1, 2)])
+        self.enterContext(unittest.mock.patch.object(devices, "id_of", ["gpu0", "gpu1", None].__getitem__))
+        counted = self.enterContext(unittest.mock.patch.object(safe_points, "promised_to_others", return_value=5))
+        self.enterContext(unittest.mock.patch.object(reserve, "_promised", 5))
+        reserve.Reserve(management).publish()
+        self.assertEqual((12, {"gpu0", "gpu1"}), (management.EXTRA_RESERVED_VRAM, counted.call_args.args[1]()))
+
+    def test_a_cast_buffer_in_host_memory_is_booked_there(self) -> None:
+        service = unittest.mock.Mock()
+        service.admit.return_value.work_bytes = 100
+        self.enterContext(unittest.mock.patch.object(link, "service", return_value=service))
+        self.enterContext(unittest.mock.patch.object(devices, "id_of", return_value="host"))
+        buffer = host_memory.GrowingMemory(MIB, 0)
+        buffer.place(0, 100)
+        self.assertEqual("host", service.admit.call_args.kwargs["device"])
+        self.assertEqual((100, 0), (buffer.booked_bytes("host"), buffer.booked_bytes("gpu0")))
+
+
 class Boundaries(WithAsks):
     def install(self, **options: Any) -> Any:
         said = self.asking.said
@@ -163,7 +200,8 @@ class Boundaries(WithAsks):
                 return prompt
 
         management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
-                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda: said.append("load"))
+                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda: said.append("load"),
+                                     get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
         self.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
                                   comfy__model_management=management, comfy=SimpleNamespace(),
                                   execution=SimpleNamespace(PromptExecutor=PromptExecutor)))
@@ -209,7 +247,7 @@ class Boundaries(WithAsks):
     def test_a_cast_buffer_s_booking_ends_with_it(self) -> None:
         buffer = vram_buffer.VRAMBuffer(MIB, 0)
         buffer.get(100 * KIB)
-        self.assertEqual(100 * KIB, host_memory.booked_bytes())
+        self.assertEqual(100 * KIB, host_memory.booked_bytes("host"))
         self.assertEqual(100 * KIB, self.daemon.device()["booked_bytes"])
         del buffer
         self.assertEqual(0, self.daemon.device()["booked_bytes"])

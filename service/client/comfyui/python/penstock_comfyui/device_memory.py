@@ -16,8 +16,6 @@ from penstock_comfyui.link import say_once
 class DeviceMemory:
     """`pin` is how a VBAR gets pages of a table."""
 
-    booked_bytes = 0  # Pages are no promise.
-
     def __init__(self, table: PrivateTable | None, nbytes_max: int, index: int, driver: Driver,
                  pin: Callable[[PageTable, int, int], bool], stream: Callable[[], int]) -> None:
         self.index = index

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import penstock
 from penstock.memory import HostBuffer
+from penstock_comfyui import devices
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import AWAY, link, say_once
@@ -109,14 +110,14 @@ class GrowingMemory:
         self.nbytes_max = nbytes_max
         self.size = 0
         self._lock = threading.Lock()
+        self._device: str | None = None
         self._grants: list[penstock.Grant] = []
         with _lock:
             _growing.add(self)
 
-    @property
-    def booked_bytes(self) -> int:
+    def booked_bytes(self, device: str) -> int:
         with self._lock:
-            return sum(grant.work_bytes for grant in self._grants)
+            return sum(grant.work_bytes for grant in self._grants) if device == self._device else 0
 
     def place(self, offset: int, nbytes: int) -> int:
         """The address of a range; it stays."""
@@ -131,9 +132,11 @@ class GrowingMemory:
             if more <= 0:
                 return
             self.size = nbytes
-        grant = _book(more)
+        device = devices.id_of(self.index)
+        grant = _book(more, device)
         if grant is not None:
             with self._lock:
+                self._device = device
                 self._grants.append(grant)
 
 
@@ -148,18 +151,18 @@ def growing_bytes(index: int | None = None) -> int:
         return sum(one.size for one in _growing if index is None or one.index == index)
 
 
-def booked_bytes() -> int:
-    """What the service promised to us."""
+def booked_bytes(device: str) -> int:
+    """What the service promised to us there."""
     with _lock:
-        return sum(one.booked_bytes for one in _growing)
+        return sum(one.booked_bytes(device) for one in _growing)
 
 
-def _book(nbytes: int) -> penstock.Grant | None:
+def _book(nbytes: int, device: str | None) -> penstock.Grant | None:
     service = link.service()
     if service is None:
         return None
     try:
-        return service.admit(work=nbytes, timeout=0)
+        return service.admit(work=nbytes, timeout=0, device=device)
     except AWAY as error:
         link.away(error)
     except penstock.PenstockError as error:

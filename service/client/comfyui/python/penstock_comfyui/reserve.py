@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from penstock_comfyui import host_memory, safe_points, theirs
+from penstock_comfyui import devices, host_memory, safe_points, theirs
 from penstock_comfyui.link import say_once
 
 _THEIR_HEADROOM = 256 << 20  # Where nobody sets one.
@@ -39,7 +39,7 @@ def promised() -> int:
 
 
 class Reserve:
-    """EXTRA_RESERVED_VRAM: its own number, and what the service promised to others."""
+    """EXTRA_RESERVED_VRAM: its own number, and what the service promised to others on ComfyUI's devices."""
 
     def __init__(self, management: Any) -> None:
         self._management = management
@@ -51,13 +51,18 @@ class Reserve:
         try:
             if self._management.EXTRA_RESERVED_VRAM != self._published:
                 self._own = self._management.EXTRA_RESERVED_VRAM  # Somebody else's number, since we last looked.
-            promised = safe_points.promised_to_others(host_memory.booked_bytes)
+            promised = safe_points.promised_to_others(host_memory.booked_bytes, self._devices)
             self._published = self._management.EXTRA_RESERVED_VRAM = self._own + promised
             if promised != _promised:
                 _promised = promised
                 _tell()
         except Exception as error:  # noqa: BLE001
             say_once(f"what others were promised is not kept free: {type(error).__name__}: {error}")
+
+    def _devices(self) -> set[str]:
+        """The service's names for those that ComfyUI computes on."""
+        found = {devices.id_of(device.index) for device in self._management.get_all_torch_devices()}
+        return {name for name in found if name is not None}
 
 
 def _tell() -> None:

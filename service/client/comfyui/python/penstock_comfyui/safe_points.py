@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import penstock
@@ -69,17 +69,23 @@ def end_prompt() -> None:
     with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
 
 
-def promised_to_others(own_bytes: Callable[[], int]) -> int:
+def promised_to_others(own_bytes: Callable[[str], int], counted: Callable[[], Collection[str]]) -> int:
     """Bytes that the service keeps free for others, who were promised them and may not have taken them yet; as it said a
-    moment ago."""
+    moment ago. Of the device among `counted` where they are the most: one number stands for all of ComfyUI's."""
     global _asked, _promised
     now = time.monotonic()
     if now >= _asked + PROMISED_SECONDS:
         _asked = now
-        found: list[int] = []
-        with_service(lambda service: found.append(sum(one["booked_bytes"] for one in service.status()["devices"])))
-        _promised = max(0, found[0] - own_bytes()) if found else 0
+        found = [0]
+        with_service(lambda service: found.extend(_of_others(service, own_bytes, counted())))
+        _promised = max(found)
     return _promised
+
+
+def _of_others(service: penstock.Service, own_bytes: Callable[[str], int], counted: Collection[str]) -> list[int]:
+    if not counted:
+        return []
+    return [one["booked_bytes"] - own_bytes(one["id"]) for one in service.status()["devices"] if one["id"] in counted]
 
 
 def recent_status() -> dict[str, Any]:
