@@ -8,8 +8,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from comfyui import stand_in
+from comfyui import FOLDER, stand_in
 from comfyui.seam import WithSeam
+from penstock_comfyui import gate
 
 SHOW = """
 import comfy_aimdo.model_vbar, comfy_aimdo.control
@@ -64,6 +65,21 @@ class Gate(WithFolders):
         done = self.start(comfyui={"without": "vbar.free_memory("}, PENSTOCK_COMFYUI_ANY_VERSION="1")
         self.refused(done, "ComfyUI 0.33.0", "comfy/model_patcher.py: vbar.free_memory(")
 
+    def test_every_contract_point_is_looked_for(self) -> None:
+        root = self.folder / "comfy"
+        stand_in.write_comfyui(root)
+        for name, wanteds in gate.CONTRACT.items():
+            for wanted in wanteds:
+                text = (root / name).read_text()
+                (root / name).write_text("\n".join(one for one in wanteds if one != wanted and wanted not in one))
+                with self.subTest(wanted), self.assertRaises(gate.Refused) as refused:
+                    gate.check_comfyui(root)
+                self.assertIn(f"{name}: {wanted}", str(refused.exception))
+                (root / name).write_text(text)
+        for wanted in ("load_model_weights(", "_vbar_get(", "LoadedModel", "cleanup_models(", "current_loaded_models",
+                       "get_all_torch_devices(", "unet_offload_device(", "STREAM_AIMDO_CAST_BUFFERS", "DISABLE_MMAP", "aimdo_enabled"):
+            self.assertTrue(any(wanted in one for wanteds in gate.CONTRACT.values() for one in wanteds), wanted)
+
     def test_a_missing_name_of_comfy_aimdo_is_named(self) -> None:
         self.refused(self.start(aimdo={"without": "vbars_analyze"}), "model_vbar.vbars_analyze")
 
@@ -84,6 +100,30 @@ class Gate(WithFolders):
                           "one = importlib.import_module('comfy_aimdo.host_buffer')\n"
                           "print(one is comfy_aimdo.host_buffer, one.__name__)")
         self.assertTrue(done.stdout.endswith("True penstock_comfyui.surface.host_buffer\n"), done.stdout)
+
+
+class Installing(WithFolders):
+    def test_a_part_that_fails_leaves_the_others(self) -> None:
+        """Here reads and sharing do, since torch is broken."""
+        done = self.start(f"""
+import importlib.util, types
+broken = types.ModuleType("torch")
+sys.modules["torch"] = broken
+def old(*a): pass
+class PromptExecutor:
+    async def execute_async(self): pass
+management = types.SimpleNamespace(EXTRA_RESERVED_VRAM=0, reset_cast_buffers=old, load_models_gpu=old)
+sys.modules["comfy"] = types.ModuleType("comfy")
+sys.modules["comfy.model_management"] = management
+sys.modules["execution"] = types.SimpleNamespace(PromptExecutor=PromptExecutor)
+runpy.run_path({str(FOLDER / '__init__.py')!r})
+print("installed", management.load_models_gpu is not old)
+""")
+        lines = done.stdout.splitlines()
+        self.assertEqual("installed True", lines[-1])
+        for part in ("checkpoints are read by ComfyUI", "weights of models are not shared"):
+            self.assertEqual(1, sum(part in line for line in lines), done.stdout)
+        self.assertNotIn("asks are answered", done.stdout)
 
 
 class WithoutService(WithFolders):

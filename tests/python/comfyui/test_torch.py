@@ -99,6 +99,15 @@ class Reads(WithSeam):
         reads.install()  # Once is enough.
         self.model = modules["comfy.model_base"].BaseModel
 
+    def test_a_model_without_the_method_leaves_reads_alone(self) -> None:
+        from penstock_comfyui import reads
+
+        self.utils.load_torch_file = self.own_loader
+        lacking = types.SimpleNamespace(BaseModel=type("BaseModel", (), {}))
+        with unittest.mock.patch.dict(sys.modules, {"comfy.model_base": lacking}), self.assertRaises(AttributeError):
+            reads.install()
+        self.assertEqual(self.own_loader, self.utils.load_torch_file)
+
     def own_loader(self, ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
         self.plain.append(ckpt)
         return ({}, None) if return_metadata else {}

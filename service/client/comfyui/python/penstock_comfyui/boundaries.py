@@ -27,13 +27,15 @@ def install() -> None:
     reserve = Reserve(management)
     holdings = Holdings(management)
     stand_ins = StandIns(management)
-    management.reset_cast_buffers = _at_node_end(management.reset_cast_buffers, holdings)
-    executor.execute_async = _around_prompt(executor.execute_async, management, reserve, holdings)
+    # All names first: a ComfyUI that lacks one stays as it is.
+    reset, execute, load = management.reset_cast_buffers, executor.execute_async, management.load_models_gpu
+    management.reset_cast_buffers = _at_node_end(reset, holdings)
+    executor.execute_async = _around_prompt(execute, management, reserve, holdings)
     if hasattr(executor, "reset"):
         executor.reset = _after(executor.reset, holdings.dropped)
     if hasattr(management, "unload_all_models"):
         management.unload_all_models = _after(management.unload_all_models, holdings.dropped)
-    management.load_models_gpu = _around_load(management.load_models_gpu, reserve, stand_ins)
+    management.load_models_gpu = _around_load(load, reserve, stand_ins)
 
 
 def _at_node_end(before: Any, holdings: Holdings) -> Any:

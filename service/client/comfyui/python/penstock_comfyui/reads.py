@@ -39,12 +39,16 @@ def install() -> None:
     before = utils.load_torch_file
     if hasattr(before, _MARK):
         return
+    # All names first: a ComfyUI that lacks one stays as it is.
+    model: Any = importlib.import_module("comfy.model_base").BaseModel
+    assigning = _assigning(model.load_model_weights)
+    importlib.import_module("comfy.memory_management").aimdo_enabled  # noqa: B018
+    utils.DISABLE_MMAP  # noqa: B018
     load = _wrapped(before, utils)
     for module in (utils, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)):
         if getattr(module, "load_torch_file", None) is before:
             module.load_torch_file = load
-    model_base: Any = importlib.import_module("comfy.model_base")
-    model_base.BaseModel.load_model_weights = _assigning(model_base.BaseModel.load_model_weights)
+    model.load_model_weights = assigning
 
 
 def _wrapped(before: Any, utils: Any) -> Any:
