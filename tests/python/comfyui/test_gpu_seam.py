@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
 import threading
 import unittest
@@ -83,6 +84,32 @@ class OnGpu(WithSeam):
         self.assertEqual(b"cast", peek(address, 4))
         del buffer, _
         self.assertTrue(daemon.wait_until(lambda: self.client()["pinned_bytes"] == 0))
+
+    def register(self, address: int, size: int) -> int:
+        """As ComfyUI does it; the driver's answer."""
+        library = seam._fakes[self.kind]
+        call = library.hipHostRegister if self.kind == "hip" else library.cuMemHostRegister_v2
+        return int(call(ctypes.c_void_p(address), ctypes.c_size_t(size), 1))
+
+    def test_what_is_cut_off_a_host_buffer_is_registered_no_more(self) -> None:
+        buffer = host_buffer.HostBuffer(0, 0, 4 * MIB)
+        buffer.extend(size=1 << 20, register=False)
+        address = buffer.get_raw_address()
+        for _ in range(2):  # The second time it lies where the first one did.
+            buffer.extend(size=1 << 20, register=False)
+            buffer.extend(size=1 << 20, register=False)
+            self.assertEqual([0, 0], [self.register(address + at, 1 << 20) for at in (1 << 20, 2 << 20)])
+            buffer.truncate(1 << 20, do_unregister=True)
+        self.assertEqual(0, self.register(address, 1 << 20))
+        buffer.truncate(0, do_unregister=False)
+        buffer.extend(size=1 << 20, register=False)
+        self.assertNotEqual(0, self.register(address, 1 << 20), "it was to stay registered")
+        del buffer
+        gc.collect()
+        self.assertEqual(0, self.register(address, 1 << 20), "a buffer that is gone is registered")
+        self.assertNotEqual(0, self.register(address, 1 << 20), "the driver doesn't look at this rule")
+        for driver in devices.drivers():
+            driver.unregister(address)
 
     def test_another_thread_uses_it_as_well(self) -> None:
         one = model(4, 200 * KIB)

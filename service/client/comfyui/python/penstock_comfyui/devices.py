@@ -60,6 +60,12 @@ def driver_of(index: int | None) -> gpu.Driver | None:
     return gpu.driver(found.kind) if found is not None else None
 
 
+def drivers() -> list[gpu.Driver]:
+    """Of the GPUs that are ours."""
+    found = [gpu.driver(kind) for kind in sorted({one.kind for one in _gpus.values()})]
+    return [one for one in found if one is not None]
+
+
 def stream_of(index: int) -> int:
     """Where the calling thread's work on the device goes."""
     return gpu.current_stream(index) if index in _gpus else 0

@@ -14,9 +14,9 @@ from typing import Any
 _LIBRARIES = {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so.7", "libamdhip64.so.6")}
 _NAMES = {
     "cuda": ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuDeviceGetUuid", "cuCtxSynchronize",
-             "cuMemAlloc_v2", "cuMemFree_v2"),
+             "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostUnregister"),
     "hip": ("hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipStreamSynchronize", "hipDeviceGetUuid", "hipDeviceSynchronize",
-            "hipMalloc", "hipFree"),
+            "hipMalloc", "hipFree", "hipHostUnregister"),
 }
 
 
@@ -24,13 +24,14 @@ class Driver:
     def __init__(self, vendor: str, library: ctypes.CDLL) -> None:
         self.vendor = vendor
         (self._copy_in, self._copy_out, self._wait, self._uuid, self._wait_all, self._allocate,
-         self._free) = (getattr(library, name) for name in _NAMES[vendor])
+         self._free, self._unregister) = (getattr(library, name) for name in _NAMES[vendor])
         self._copy_in.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
         self._copy_out.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
         self._wait.argtypes = [ctypes.c_void_p]
         self._uuid.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._free.argtypes = [ctypes.c_uint64]
+        self._unregister.argtypes = [ctypes.c_void_p]
 
     def copy_in(self, source: int, destination: int, nbytes: int, stream: int = 0) -> None:
         """In the order of the stream. Memory that isn't page-locked may change when this returns."""
@@ -54,6 +55,10 @@ class Driver:
     def free(self, address: int) -> None:
         """Waits for work that uses it."""
         self._free(address)
+
+    def unregister(self, address: int) -> None:
+        """Host memory that starts there and may have been registered, with whatever size. Nothing where it wasn't."""
+        self._unregister(address)
 
     def digits(self, ordinal: int) -> str:
         """Eight hex digits of a GPU's UUID, as its id at the service has them; empty: it has none."""

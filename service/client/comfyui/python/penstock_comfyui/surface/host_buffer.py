@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import Any
 
 from penstock_comfyui import devices, host_memory, theirs
@@ -63,6 +65,9 @@ class HostBuffer:
         self.prewarm = prewarm
         self.size = 0
         self._memory = host_memory.LockedBuffer(int(max(size, max_grow_size)))
+        # What was added in one piece, and may be registered with a driver: ComfyUI does that piece by piece itself.
+        self._pieces: list[tuple[int, int]] = []
+        weakref.finalize(self, _unregister_at_end, self._memory, self._pieces, os.getpid()).atexit = False
         if size > 0:
             self.extend(size)
 
@@ -72,6 +77,8 @@ class HostBuffer:
     def extend(self, size: int, reallocate: bool = False, register: bool = True) -> None:
         """`size` bytes more. RuntimeError: there is no locked memory for it; what was there stays."""
         self._memory.extend(int(size))
+        if size > 0:
+            self._pieces.append((self.size, int(size)))
         self.size = self._memory.size
 
     def read_file_slice(self, file_obj: Any, file_offset: int, size: int, offset: int = 0, stream: int = 0,
@@ -96,6 +103,23 @@ class HostBuffer:
         """As register()."""
 
     def truncate(self, size: int, do_unregister: bool = True) -> None:
-        """Only the end can be given back; the address stays."""
-        self._memory.truncate(int(size))
+        """Only the end can be given back; the address stays. What is registered there must not be any more when its memory
+        goes: ComfyUI leaves that to us, unless it says otherwise."""
+        size = int(size)
+        if do_unregister and 0 <= size <= self.size:
+            _unregister(self._memory, [piece for piece in self._pieces if sum(piece) > size])
+        self._memory.truncate(size)
+        self._pieces[:] = [(offset, min(length, size - offset)) for offset, length in self._pieces if offset < size]
         self.size = self._memory.size
+
+
+def _unregister(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]]) -> None:
+    for driver in devices.drivers():
+        for offset, _ in pieces:
+            driver.unregister(memory.address + offset)
+
+
+def _unregister_at_end(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]], process: int) -> None:
+    """Before the memory, which this keeps until then. A forked child has no driver."""
+    if os.getpid() == process:
+        _unregister(memory, pieces)
