@@ -94,6 +94,7 @@ Outcome<std::shared_ptr<CheckpointFile>> CheckpointFile::adopt(UniqueFd cached, 
   file->identity_ = identity_of(status);
   file->links_ = status.st_nlink;
   file->cached_ = std::move(cached);
+  file->residency_ = PageResidency::of(file->cached_.get(), file->identity_.bytes);
   if (!direct) {
     file->direct_limits_.reason = "no descriptor with O_DIRECT";
     return file;

@@ -13,6 +13,7 @@
 
 #include "dataplane/base/failure.hpp"
 #include "dataplane/base/unique_fd.hpp"
+#include "dataplane/io/page_residency.hpp"
 
 namespace penstock {
 
@@ -46,6 +47,8 @@ class CheckpointFile {
   int direct_fd() const { return direct_.get(); }  // -1 when direct().usable is false
   const FileIdentity& identity() const { return identity_; }
   const DirectLimits& direct() const { return direct_limits_; }
+  // What the page cache holds of it.
+  const PageResidency& residency() const { return residency_; }
   // Compares the open descriptor with identity(): FailureKind::changed_while_read names what changed (R05).
   Outcome<void> verify_unchanged() const;
 
@@ -56,6 +59,7 @@ class CheckpointFile {
   UniqueFd direct_;
   FileIdentity identity_;
   DirectLimits direct_limits_;
+  PageResidency residency_;
   std::uint64_t links_ = 0;  // Its change explains a change of ctime (R05: rename over the path, unlink).
 };
 

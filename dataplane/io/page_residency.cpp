@@ -1,53 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/io/page_residency.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cerrno>
-
-#include "dataplane/base/mapping.hpp"
 #include "dataplane/base/units.hpp"
-#include "dataplane/io/cached_bytes.hpp"
 
 namespace penstock {
-namespace {
 
-constexpr long cachestat_number = 451;  // The same on all architectures; this libc has no name for it.
-
-// The kernel's struct cachestat_range and struct cachestat.
-struct CacheRange {
-  std::uint64_t offset;
-  std::uint64_t length;
-};
-struct CacheStatus {
-  std::uint64_t cached_pages;
-  std::uint64_t dirty_pages;
-  std::uint64_t writeback_pages;
-  std::uint64_t evicted_pages;
-  std::uint64_t recently_evicted_pages;
-};
-
-}  // namespace
-
-bool PageResidency::wholly_cached(int fd, const Extent& extent) {
-  if (!available_ || extent.length == 0) return false;
-  CacheRange range{.offset = extent.offset, .length = extent.length};
-  CacheStatus status{};
-  if (::syscall(cachestat_number, fd, &range, &status, 0) != 0) {
-    if (errno == ENOSYS) available_ = false;
-    return false;
-  }
-  const std::uint64_t first = round_down(extent.offset, small_page_bytes);
-  return status.cached_pages >= divide_up(extent.end() - first, small_page_bytes);
+PageResidency PageResidency::of(int fd, std::uint64_t file_bytes) {
+  PageResidency residency;
+  residency.query_ = PageCacheQuery::choose(fd, owns_all_files());
+  if (residency.query_.way() != PageCacheQuery::Way::mincore || file_bytes == 0) return residency;
+  // A file that can't be mapped is one that the kernel does not tell about.
+  Result<Mapping> mapping = Mapping::shared(fd, round_up(file_bytes, small_page_bytes), Access::read);
+  if (mapping) residency.mapping_ = *std::move(mapping);
+  return residency;
 }
 
-std::optional<std::uint64_t> cached_bytes(int fd, const Extent& extent) {
-  if (extent.length == 0) return 0;
-  CacheRange range{.offset = extent.offset, .length = extent.length};
-  CacheStatus status{};
-  if (::syscall(cachestat_number, fd, &range, &status, 0) != 0) return std::nullopt;
-  return status.cached_pages * small_page_bytes;
+bool PageResidency::wholly_cached(const Extent& extent) const {
+  if (!available() || extent.length == 0) return false;
+  const std::uint64_t first = round_down(extent.offset, small_page_bytes);
+  const std::uint64_t bytes = round_up(extent.end() - first, small_page_bytes);
+  if (!mapping_) return query_.resident_bytes(first, bytes).value_or(0) >= bytes;
+  if (first + bytes > mapping_.size()) return false;
+  return resident_bytes_of_mapping(mapping_.data() + first, bytes).value_or(0) >= bytes;
 }
 
 }  // namespace penstock

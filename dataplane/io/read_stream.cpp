@@ -241,7 +241,7 @@ bool ReadStream::choose_path(Entry& entry) {
   entry.path = direct ? ReadPath::direct : ReadPath::cached;
   if (!options_.consult_page_cache || (!direct && bucket_.unlimited())) return true;
   const Extent needed{.offset = request.extent.offset, .length = request.needed_bytes};
-  if (!residency_.wholly_cached(file.file->cached_fd(), needed)) return true;
+  if (!file.file->residency().wholly_cached(needed)) return true;
   entry.path = ReadPath::cached;
   return false;
 }

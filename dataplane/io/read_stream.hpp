@@ -39,7 +39,6 @@
 #include "dataplane/io/file_reader.hpp"
 #include "dataplane/io/id_table.hpp"
 #include "dataplane/io/index_lists.hpp"
-#include "dataplane/io/page_residency.hpp"
 #include "dataplane/io/read_progress.hpp"
 #include "dataplane/io/token_bucket.hpp"
 
@@ -171,7 +170,6 @@ class ReadStream {
   IndexLists<Place> lists_;
   std::uint32_t unanswered_ = 0;
   std::uint64_t bytes_in_flight_ = 0;
-  PageResidency residency_;
   TokenBucket bucket_;
   Nanoseconds now_{0};
   std::optional<Nanoseconds> blocked_until_;  // Bandwidth, or a reader that took nothing though it had room.

@@ -22,6 +22,7 @@ class CaseR03 : public testing::Test {
     const auto content = random_bytes(model_bytes, 3);
     write_durably(written, content);
     drop_from_page_cache(written);
+    if (warm_) bring_into_page_cache(read);
     file_ = *CheckpointFile::open(read);
     cached_before_ = cached_pages(read);
     Opened opened = open_stream();
@@ -66,6 +67,7 @@ class CaseR03 : public testing::Test {
     return overlay_;
   }
 
+  bool warm_ = false;  // All of it is cached when it is loaded.
   TemporaryFolder folder_;
   std::unique_ptr<LoopImage> image_;
   std::filesystem::path overlay_;
@@ -106,6 +108,20 @@ TEST_F(CaseR03, ReadsAnOverlayDirectWhereItsLowerLayerIs) {
     GTEST_SKIP() << "requires a kernel and the rights to mount an overlay";
   load(image_->root() / "lower" / "model", overlay_ / "model");
   expect_direct();
+}
+
+TEST_F(CaseR03, ReadsAnOverlayThroughThePageCacheWhereThatHoldsAll) {
+  std::string missing;
+  image_ = LoopImage::make(folder_.path(), "ext4", 32 * mib, missing);
+  if (image_ == nullptr) GTEST_SKIP() << "requires " << missing;
+  if (overlay_on(image_->root()).empty())
+    GTEST_SKIP() << "requires a kernel and the rights to mount an overlay";
+  warm_ = true;
+  load(image_->root() / "lower" / "model", overlay_ / "model");
+  ASSERT_TRUE(file_->residency().available());
+  EXPECT_TRUE(file_->direct().usable) << file_->direct().reason;
+  EXPECT_EQ(counters_.cached_bytes, model_bytes);
+  EXPECT_EQ(counters_.direct_bytes, 0u);
 }
 
 TEST_F(CaseR03, ReadsAnOverlayThroughThePageCacheWhereItsUpperLayerIsTmpfs) {

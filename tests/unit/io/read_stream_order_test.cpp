@@ -66,8 +66,7 @@ TEST_F(ReadStreamOrder, HoldsTheBandwidthThatItWasGiven) {
 TEST_F(ReadStreamOrder, DoesNotCountWhatComesFromThePageCache) {
   use(mib, {.bandwidth_bytes_per_second = 1});
   bring_into_page_cache(folder_ / "model");
-  PageResidency residency;
-  if (!residency.wholly_cached(file_->cached_fd(), {.offset = 0, .length = mib})) {
+  if (!file_->residency().wholly_cached({.offset = 0, .length = mib})) {
     GTEST_SKIP() << "requires cachestat(2), kernel 6.5";
   }
   push_all();

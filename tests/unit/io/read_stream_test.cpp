@@ -53,9 +53,7 @@ TEST_F(ReadStreamTest, ReadsThroughThePageCacheWhatItHolds) {
   bring_into_page_cache(folder_ / "model");
   push_all();
   const auto answers = drain(*stream_);
-  PageResidency residency;
-  (void)residency.wholly_cached(file_->cached_fd(), {.offset = 0, .length = 1});
-  if (!residency.available()) GTEST_SKIP() << "requires cachestat(2), kernel 6.5";
+  if (!file_->residency().available()) GTEST_SKIP() << "requires a kernel that tells what is cached";
   for (const ReadStream::Answer& answer : answers) EXPECT_EQ(answer.path, ReadPath::cached);
   EXPECT_EQ(stream_->counters().cached_bytes, content_.size());
   EXPECT_TRUE(holds_the_file());
