@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/control/cgroup_reader.hpp"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -27,21 +29,42 @@ CgroupReader::CgroupReader(const std::string& root)
 }
 
 void CgroupReader::add(PressureScope scope, int directory, const char* path) {
-  // The root of v2 has no such file: nothing that an operator should hear of.
-  if (::faccessat(directory, path, F_OK, 0) != 0 && scope != PressureScope::machine) return;
+  // The root of v2 has no such file, nor has any cgroup while PSI is off: nothing that an operator should hear of twice.
+  if (scope != PressureScope::machine && ::faccessat(directory, path, F_OK, 0) != 0) {
+    missing_.push_back({scope, directory, path});
+    return;
+  }
   const auto name = pressure_scope_names[static_cast<std::size_t>(scope)];
   places_.push_back({scope, directory, path,
-                     PressureSource::of_file(directory, path, fmt::format("memory pressure ({})", name))});
+                     PressureSource::of_file(directory, path, fmt::format("memory pressure ({})", name)),
+                     false, false});
+}
+
+// Without this a PSI that is switched on later, cgroup by cgroup even, would be shown and never be watched.
+bool CgroupReader::can_watch_more() const {
+  return std::ranges::any_of(places_,
+                             [](const Place& place) { return place.lacks_edge && place.readable; }) ||
+         std::ranges::any_of(
+             missing_, [](const Missing& one) { return ::faccessat(one.directory, one.path, F_OK, 0) == 0; });
 }
 
 bool CgroupReader::is_outdated() {
+  if (can_watch_more()) return true;
   const Result<std::string> membership = read_text(root_.get(), "proc/self/cgroup");
   return (membership && *membership != memory_.membership()) || memory_.tightest_directory() != tightest_;
 }
 
 void CgroupReader::read(KernelStats& stats) {
   for (Place& place : places_) {
-    stats.pressure[static_cast<std::size_t>(place.scope)].pressure = place.source.read(warnings_);
+    PressureFigures& figures = stats.pressure[static_cast<std::size_t>(place.scope)];
+    figures.looked_for = true;
+    figures.pressure = place.source.read(warnings_);
+    // As PressureEdge needs it.
+    place.readable = figures.pressure && figures.pressure->some;
+  }
+  for (const Missing& one : missing_) {
+    const bool is_root = one.scope == PressureScope::service && unified_.path() == "/";
+    stats.pressure[static_cast<std::size_t>(one.scope)].looked_for = !is_root;
   }
   if (memory_.directory() < 0) return;
   stats.cgroup = CgroupFigures{.limits = memory_.read(unheard_),
@@ -49,10 +72,11 @@ void CgroupReader::read(KernelStats& stats) {
                                .events = use_.read_events(memory_.directory())};
 }
 
-std::vector<std::pair<PressureScope, PressureEdge>> CgroupReader::edges() const {
+std::vector<std::pair<PressureScope, PressureEdge>> CgroupReader::edges() {
   std::vector<std::pair<PressureScope, PressureEdge>> edges;
-  for (const Place& place : places_) {
+  for (Place& place : places_) {
     Result<PressureEdge> edge = PressureEdge::open(place.directory, place.path, {});
+    place.lacks_edge = !edge.has_value();
     if (edge) edges.emplace_back(place.scope, *std::move(edge));
   }
   return edges;

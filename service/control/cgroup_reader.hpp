@@ -23,12 +23,13 @@ class CgroupReader {
   CgroupReader(const CgroupReader&) = delete;
   CgroupReader& operator=(const CgroupReader&) = delete;
 
-  // The process was put into another cgroup, or another limit is the tightest now: open another reader.
+  // The process was put into another cgroup, another limit is the tightest now, or a pressure that edges() had to leave
+  // out can be watched, as of the last read(): open another reader.
   bool is_outdated();
   // Fills in `cgroup` and the pressures.
   void read(KernelStats& stats);
   // Those that can be watched. They use this reader's descriptors: it must outlive them.
-  std::vector<std::pair<PressureScope, PressureEdge>> edges() const;
+  std::vector<std::pair<PressureScope, PressureEdge>> edges();
   std::uint64_t cgroup_id() const { return memory_.id(); }
   // A client's; nothing when it has ended or shares the service's.
   std::optional<ClientCgroupFigures> read_client(const ProcessRef& process);
@@ -41,7 +42,15 @@ class CgroupReader {
     int directory;
     const char* path;
     PressureSource source;
+    bool lacks_edge;  // As of edges().
+    bool readable;    // As of the last read().
   };
+  struct Missing {
+    PressureScope scope;
+    int directory;
+    const char* path;
+  };
+  bool can_watch_more() const;
   void add(PressureScope scope, int directory, const char* path);
 
   const UniqueFd root_;
@@ -50,6 +59,7 @@ class CgroupReader {
   CgroupUseFiles use_;
   int tightest_ = -1;
   std::vector<Place> places_;
+  std::vector<Missing> missing_;  // Files that may come.
 };
 
 }  // namespace penstock

@@ -45,6 +45,8 @@ struct PressureFigures {
   std::optional<Pressure> pressure;
   std::optional<std::uint64_t> events;  // How often a bound was passed; nothing when nobody watches for it.
   bool by_trigger = false;              // The kernel tells of it; otherwise it is looked for now and then.
+  bool looked_for =
+      false;  // Whether there should be a pressure: not of v1, nor of a root that has no such file.
 };
 
 // One cgroup: limits that bind it, wherever they sit, what its memory is used for, what its limits did.
