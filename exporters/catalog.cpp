@@ -118,6 +118,10 @@ constexpr std::array<FamilyEntry, families> entries = {{
     {Family::kswapd_wakes, "kswapd_wakes_total", Counter, "Wakes of the kernel's background reclaim."},
     {Family::oom_kills, "oom_kills_total", Counter,
      "Processes killed for lack of memory, by their memory cgroup: the service's, others."},
+    {Family::pressure_available, "pressure_available", Gauge,
+     "1 where the time that tasks waited for memory is known, 0 where the kernel or its administrator has it "
+     "off: "
+     "machine, service, limit."},
     {Family::cgroup_pressure, "cgroup_pressure_seconds_total", Counter,
      "Time that some or all tasks waited for memory: machine, service, limit (the ancestor with the tightest "
      "limit)."},

@@ -75,6 +75,7 @@ enum class Family : std::uint8_t {
   reclaimed_bytes,
   kswapd_wakes,
   oom_kills,
+  pressure_available,
   cgroup_pressure,
   cgroup_pressure_events,
   cgroup_headroom,

@@ -89,6 +89,7 @@ void add_pressure(FamilySet& set, const KernelStats& stats) {
   for (std::size_t scope = 0; scope < stats.pressure.size(); ++scope) {
     const PressureFigures& figures = stats.pressure[scope];
     const std::string_view name = pressure_scope_names[scope];
+    if (figures.looked_for) set.add(Family::pressure_available, {{"cgroup", name}}, figures.pressure ? 1 : 0);
     if (!figures.pressure) continue;
     const auto add = [&](std::string_view kind, const std::optional<PressureLine>& line) {
       if (!line) return;

@@ -111,5 +111,21 @@ TEST(KernelFamilies, ShowReclaimKillsAndPressureWhereTheyAreMeasured) {
   EXPECT_FALSE(page.has("penstock_cgroup_limit_bytes"));
 }
 
+// C04: no pressure is another thing than a pressure of 0.
+TEST(KernelFamilies, SayOfEachPressureThatIsLookedForWhetherItIsKnown) {
+  KernelStats stats;
+  stats.pressure[0].looked_for = true;
+  stats.pressure[1] = {.pressure = Pressure{.some = PressureLine{}, .full = {}},
+                       .events = {},
+                       .by_trigger = false,
+                       .looked_for = true};
+  const StrictPage page = page_of(&stats);
+  EXPECT_EQ(page.value("penstock_pressure_available{cgroup=\"machine\"}"), 0);
+  EXPECT_EQ(page.value("penstock_pressure_available{cgroup=\"service\"}"), 1);
+  EXPECT_EQ(page.value("penstock_pressure_available{cgroup=\"limit\"}"), std::nullopt);
+  EXPECT_EQ(page.value("penstock_cgroup_pressure_seconds_total{cgroup=\"machine\",kind=\"some\"}"),
+            std::nullopt);
+}
+
 }  // namespace
 }  // namespace penstock
