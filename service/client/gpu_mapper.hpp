@@ -40,7 +40,8 @@ class GpuMapper final : public PageMapper {
   std::byte* address() const override;
   Result<> place(std::uint32_t page, int fd, Access access) override;
   Result<> finish_run(PageSpan placed, Access access) override;
-  bool may_wait() const override { return gpu_.driver->imports_at_once(); }
+  bool gains_by_waiting() const override { return true; }
+  bool needs_descriptors() const override { return !gpu_.driver->imports_at_once(); }
   bool usable_unfinished() const override { return false; }
   Failure refusal(const Error& error) const override;
   bool replaces_at_once() const override { return false; }

@@ -19,7 +19,8 @@ class HostMapper final : public PageMapper {
   std::byte* address() const override { return range_->data(); }
   Result<> place(std::uint32_t page, int fd, Access access) override;
   Result<> finish_run(PageSpan, Access) override { return {}; }
-  bool may_wait() const override { return false; }  // There is nothing to finish.
+  bool gains_by_waiting() const override { return false; }  // There is nothing to finish.
+  bool needs_descriptors() const override { return false; }
   bool usable_unfinished() const override { return true; }
   Failure refusal(const Error& error) const override;
   bool replaces_at_once() const override { return true; }

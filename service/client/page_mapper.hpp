@@ -28,11 +28,13 @@ class PageMapper {
   virtual std::byte* address() const = 0;
 
   // Maps a frame at the page's place, where another one may be. finish_run follows, for the run of neighbours with equal
-  // access that the page is in; until then nothing may touch it, and `fd` stays open, unless may_wait().
+  // access that the page is in; until then nothing may touch it.
   virtual Result<> place(std::uint32_t page, int fd, Access access) = 0;
   virtual Result<> finish_run(PageSpan placed, Access access) = 0;
-  // finish_run may come when the descriptors are closed.
-  virtual bool may_wait() const = 0;
+  // One finish_run for pages that came in several messages is worth waiting for.
+  virtual bool gains_by_waiting() const = 0;
+  // `fd` of place stays open until finish_run.
+  virtual bool needs_descriptors() const = 0;
   // After a failure of finish_run: pages that were mapped before have to stay, without what it was to bring.
   virtual bool usable_unfinished() const = 0;
   // What a failure of those two is to the user.

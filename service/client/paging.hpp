@@ -132,6 +132,10 @@ class Paging {
   void place(const wire::GrantBatch& batch);
   // Its first page goes on where the last one placed ends.
   bool continues_run(const wire::GrantBatch& batch) const;
+  // Maps one page of the batch; its descriptor is kept where the driver needs it.
+  Result<> place(const wire::GrantEntry& entry, std::size_t at);
+  // The next batch may bring more descriptors than this process can take beside those that are kept.
+  bool short_of_descriptors() const;
   // Makes what is placed accessible, a call for each run, and known.
   void finish_placed();
   void finish_run(std::span<const wire::GrantEntry> run);
@@ -183,6 +187,7 @@ class Paging {
   UniqueFds fds_;
   std::array<GrantFate, PSTW_GRANTS_MAX> fates_;
   std::vector<wire::GrantEntry> placed_;  // Mapped, not accessible yet and in no record.
+  std::vector<UniqueFd> placed_fds_;      // Theirs, where the driver uses them until then.
 };
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "dataplane/base/resource_limits.hpp"
 #include "service/client/paging.hpp"
 #include "service/client/status.hpp"
 #include "service/protocol/socket_io.hpp"
@@ -15,6 +16,9 @@ namespace {
 Failure violation(const char* rule) {
   return {FailureKind::protocol_violation, fmt::format("the service broke a rule: {}", rule), ""};
 }
+
+// For the next batch, as many for the driver, which may hold one a page, and some for the program.
+constexpr std::uint64_t descriptors_spare = 3 * UniqueFds::capacity;
 
 // One access call makes both pages accessible.
 bool follows(const wire::GrantEntry& one, const wire::GrantEntry& next) {
@@ -72,7 +76,7 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
   if (batch.batch() != last_batch_ + 1) return break_off(violation("grant batches are numbered one by one"));
   if (owed_ != 0) return break_off(violation("one batch at a time"));
   last_batch_ = batch.batch();
-  if (!continues_run(batch)) finish_placed();
+  if (lost || !continues_run(batch)) finish_placed();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Table* const table = table_of(batch[i].table);
     fates_[i] = table == nullptr ? GrantFate::keep : table->judge(batch[i]);
@@ -84,8 +88,8 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
   }
   place(batch);
   // Unless this is the end of a request, the rest of the range is on its way.
-  if (batch.completes() || (!placed_.empty() && !table_of(placed_.front().table)->mapper().may_wait()))
-    finish_placed();
+  const bool may_wait = placed_.empty() || table_of(placed_.front().table)->mapper().gains_by_waiting();
+  if (batch.completes() || !may_wait || short_of_descriptors()) finish_placed();
   if (batch.completes()) complete(*batch.completes());
   if (batch.completes() && requests_.empty()) {
     owed_ = batch.batch();
@@ -102,13 +106,29 @@ void Paging::place(const wire::GrantBatch& batch) {
     if (fates_[i] == GrantFate::give_back)
       send(PeerRelease{0, entry.table, entry.page, entry.generation, false});
     if (fates_[i] != GrantFate::place) continue;
-    Table* const table = table_of(entry.table);
-    if (const auto placed = table->place(entry, fds_[i])) {
-      placed_.push_back(entry);
-    } else {
-      could_not_map(entry, table->mapper().refusal(placed.error()));
+    auto placed = place(entry, i);
+    if (!placed && !placed_fds_.empty()) {
+      finish_placed();  // Maybe it was for want of what those hold.
+      placed = place(entry, i);
     }
+    if (!placed) could_not_map(entry, table_of(entry.table)->mapper().refusal(placed.error()));
   }
+}
+
+Result<> Paging::place(const wire::GrantEntry& entry, std::size_t at) {
+  Table* const table = table_of(entry.table);
+  TRY(table->place(entry, fds_[at]));
+  placed_.push_back(entry);
+  if (table->mapper().needs_descriptors()) placed_fds_.push_back(fds_.take(at));
+  return {};
+}
+
+// Numbers are given out from the lowest on: the last one that came tells how many are in use.
+bool Paging::short_of_descriptors() const {
+  if (placed_fds_.empty()) return false;
+  const auto limit = open_files_limit();
+  const std::uint64_t used = static_cast<std::uint64_t>(placed_fds_.back().get()) + 1;
+  return !limit || used + descriptors_spare > limit->soft;
 }
 
 bool Paging::continues_run(const wire::GrantBatch& batch) const {
@@ -126,6 +146,7 @@ void Paging::finish_placed() {
     first = end;
   }
   placed_.clear();
+  placed_fds_.clear();
 }
 
 void Paging::finish_run(std::span<const wire::GrantEntry> run) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that uses a GPU and pages of the service on it. It does what the lines of its standard input say, each answered
 // by one line. `gpu_program cuda|hip SOCKET FILE`; the driver is what LD_LIBRARY_PATH finds.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +61,10 @@ class Program {
       CHECK(context_->synchronize(stream_).ok());
       return std::memcmp(landed_, content_.data() + (from_ - shift_), count_) == 0 ? "same" : "different";
     }
+    if (verb == "let-go") {
+      __atomic_store_n(static_cast<std::uint32_t*>(flag_), 1, __ATOMIC_RELEASE);
+      return std::to_string(context_->synchronize(stream_).native);
+    }
     if (verb == "calls") {
       words >> name;
       return std::to_string(calls_(name.c_str()));
@@ -72,6 +77,7 @@ class Program {
     if (verb == "private") return told(pst_make_private(table_, offset, bytes, 20'000 * millisecond));
     if (verb == "copy") return copy(offset, bytes);
     if (verb == "write") return write(offset);
+    if (verb == "hold") return hold(offset, bytes);
     return "what?";
   }
 
@@ -102,6 +108,10 @@ class Program {
     find(calls_, "penstock_fake_call_count");
     find(begin_capture_, hip ? "hipStreamBeginCapture" : "cuStreamBeginCapture_v2");
     find(end_capture_, hip ? "hipStreamEndCapture" : "cuStreamEndCapture");
+    find(load_module_, hip ? "hipModuleLoadData" : "cuModuleLoadData");
+    find(find_kernel_, hip ? "hipModuleGetFunction" : "cuModuleGetFunction");
+    find(launch_, hip ? "hipModuleLaunchKernel" : "cuLaunchKernel");
+    CHECK(context_->allocate_host(sizeof(std::uint32_t), flag_).ok());
     return "done";
   }
   std::string open() {
@@ -140,6 +150,18 @@ class Program {
     return code.ok() ? "done" : std::to_string(code.native);
   }
 
+  // A kernel that runs until `let-go`, and reads the pages then.
+  std::string hold(std::uint64_t offset, std::uint64_t bytes) {
+    void *module = nullptr, *kernel = nullptr;
+    CHECK(load_module_(&module, "any image") == 0);
+    CHECK(find_kernel_(&kernel, module, "penstock_fake_hold") == 0);
+    *static_cast<std::uint32_t*>(flag_) = 0;
+    std::uint64_t flag = reinterpret_cast<std::uintptr_t>(flag_);
+    std::uint64_t memory = static_cast<std::uint64_t>(at(offset));
+    std::array<void*, 3> parameters{&flag, &memory, &bytes};
+    return std::to_string(launch_(kernel, 1, 1, 1, 1, 1, 1, 0, stream(), parameters.data(), nullptr));
+  }
+
   const GpuVendor vendor_;
   pst_client* client_ = nullptr;
   pst_checkpoint* checkpoint_ = nullptr;
@@ -150,6 +172,11 @@ class Program {
   FakeCallCount calls_ = nullptr;
   int (*begin_capture_)(void* stream, int mode) = nullptr;
   int (*end_capture_)(void* stream, void** graph) = nullptr;
+  int (*load_module_)(void** module, const void* image) = nullptr;
+  int (*find_kernel_)(void** kernel, void* module, const char* name) = nullptr;
+  int (*launch_)(void* kernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
+                 void* stream, void** parameters, void** extra) = nullptr;
+  void* flag_ = nullptr;  // Page-locked.
   std::string content_;
   void* landed_ = nullptr;
   std::uint64_t shift_ = 0;  // Of the table against the file.
