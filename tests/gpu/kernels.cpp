@@ -2,6 +2,7 @@
 // The device code on this GPU against the reference on the CPU, bit by bit.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,10 @@ struct Bench {
   bool scatter(const ScatterPiece& whole) {
     pieces.clear();
     cut_pieces(whole, pieces);
+    return launch();
+  }
+  // What is in `pieces`.
+  bool launch() {
     std::memcpy(lists, pieces.data(), pieces.size() * sizeof pieces[0]);
     return gpu.context()
                .launch_scatter(lists_on_device, static_cast<std::uint32_t>(pieces.size()), gpu.stream())
@@ -81,12 +86,91 @@ bool converts_alike(Bench& bench, const std::vector<std::byte>& bytes, Dtype sto
          std::ranges::equal(std::span(got).subspan(3 * skew, expected.size()), expected);
 }
 
+// A staged extent in page-locked memory, whose pieces go to places of their own.
+struct Extent {
+  Bench& bench;
+  std::span<std::byte> staged{};
+  DeviceAddress staged_on_device{};
+  std::vector<std::byte> expected = std::vector<std::byte>(bench.target.bytes());
+  struct Piece {
+    std::uint64_t from, to, bytes;
+  };
+  std::vector<Piece> pieces{};
+
+  bool open(std::uint64_t bytes) {
+    void* memory = nullptr;
+    if (!bench.gpu.context().allocate_host(bytes, memory).ok()) return false;
+    staged = {static_cast<std::byte*>(memory), bytes};
+    std::ranges::copy(pattern(23, bytes), staged.begin());
+    return bench.gpu.context().device_address(memory, staged_on_device).ok();
+  }
+  void close() { static_cast<void>(bench.gpu.context().free_host(staged.data())); }
+  void cut(std::uint64_t piece_bytes) {
+    pieces.clear();
+    std::ranges::fill(expected, std::byte{});
+    for (std::uint64_t at = 0; at + piece_bytes <= staged.size(); at += piece_bytes) {
+      // Each third is aligned, as most tensors are.
+      const std::uint64_t skew = pieces.size() % 3;
+      pieces.push_back({at + skew, at + 2 * skew, piece_bytes - 2 * skew});
+      const Piece& piece = pieces.back();
+      std::copy_n(staged.begin() + static_cast<std::ptrdiff_t>(piece.from), piece.bytes,
+                  expected.begin() + static_cast<std::ptrdiff_t>(piece.to));
+    }
+  }
+  bool launch() {
+    bench.pieces.clear();
+    for (const Piece& piece : pieces)
+      cut_pieces({.source = static_cast<std::uint64_t>(staged_on_device + piece.from),
+                  .destination = static_cast<std::uint64_t>(bench.target.at() + piece.to),
+                  .elements = piece.bytes,
+                  .scale = 1,
+                  .stored = ElementKind::bytes,
+                  .wanted = ElementKind::bytes,
+                  .zero = 0},
+                 bench.pieces);
+    return bench.launch();
+  }
+  bool copy() {
+    DriverContext& context = bench.gpu.context();
+    bool fine = true;
+    for (const Piece& piece : pieces)
+      fine = fine && context
+                         .copy_in(bench.target.at() + piece.to, staged.data() + piece.from, piece.bytes,
+                                  bench.gpu.stream())
+                         .ok();
+    return fine && context.synchronize(bench.gpu.stream()).ok();
+  }
+  bool arrives(bool (Extent::*place)()) {
+    DriverContext& context = bench.gpu.context();
+    return context.zero(bench.target.at(), bench.target.bytes(), bench.gpu.stream()).ok() &&
+           (this->*place)() && content(bench.gpu, bench.target) == expected;
+  }
+};
+
 double rate_of(Bench& bench, std::uint64_t bytes, const auto& call) {
   call(bench);
   const double seconds = seconds_of([&] {
     for (int round = 0; round < 10; ++round) call(bench);
   });
   return 10 * static_cast<double>(bytes) / seconds / 1e9;
+}
+
+// What small pieces cost the engine, a command each, and the kernel, one launch for all.
+void place_extents(Bench& bench, Report& report) {
+  Extent extent{.bench = bench};
+  if (!report.expect(extent.open(scale().is_small ? 512 << 10 : 8 << 20), "page-locked memory is made"))
+    return;
+  for (const std::uint64_t kib : {1, 4, 16, 64, 256}) {
+    extent.cut(kib << 10);
+    const std::string name = fmt::format("{} pieces of {} KiB", extent.pieces.size(), kib);
+    report.expect(extent.arrives(&Extent::launch), name + " are placed by one launch, bit by bit");
+    report.expect(extent.arrives(&Extent::copy), name + " are placed by copies");
+    report.figure(fmt::format("place_{}KiB_by_launch_GB_per_s", kib),
+                  rate_of(bench, extent.staged.size(), [&](Bench&) { extent.launch(); }));
+    report.figure(fmt::format("place_{}KiB_by_copies_GB_per_s", kib),
+                  rate_of(bench, extent.staged.size(), [&](Bench&) { extent.copy(); }));
+  }
+  extent.close();
 }
 
 }  // namespace
@@ -126,6 +210,7 @@ void kernels_equal_reference(Report& report) {
                           .wanted = ElementKind::bf16,
                           .zero = 0};
   report.figure("f32_to_bf16_GB_per_s", rate_of(bench, bytes, [&](Bench& on) { on.scatter(cast); }));
+  place_extents(bench, report);
   bench.close();
 }
 

@@ -106,12 +106,19 @@ DriverCode GpuFrameWriter::unmap_frame(const MappedFrame& frame) {
 
 Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                      const CopyConversion& conversion) {
-  TRY(ready_to_queue());
+  TRY(can_queue());
   MappedFrame& mapped = at(frame);
   CHECK(mapped.use == Use::fill && offset <= mapped.bytes);
   const std::uint64_t room = mapped.bytes - offset;
   const StreamHandle stream = stream_of(frame);
   std::size_t chunks = 0;
+  if (conversion.stored == conversion.wanted && TRY(hold_back(mapped.at + offset, source, stream))) {
+    CHECK(source.size() <= room);
+    newest_ = FenceId{raw(newest_) + 1};
+    mapped.last = newest_;
+    return mapped.last;
+  }
+  TRY(queue_held());
   if (conversion.stored != conversion.wanted) {
     const std::uint64_t elements = source.size() * 8 / dtype_bits(conversion.stored);
     CHECK(convertible(conversion.stored, conversion.wanted));
@@ -218,7 +225,9 @@ DriverCode GpuFrameWriter::wait_for(StreamHandle stream, FenceId fence) {
   const std::lock_guard lock(mutex_);
   if (fence <= reached_) return {};
   for (const Pending& pending : pending_) {
-    if (pending.fence == fence && pending.has_event) return context_->stream_waits(stream, pending.event);
+    if (pending.fence < fence) continue;
+    // The event of copies that were held back has a fence behind all of theirs.
+    return pending.has_event ? context_->stream_waits(stream, pending.event) : DriverCode{};
   }
   return {};
 }
@@ -278,6 +287,7 @@ FenceId GpuFrameWriter::fence_now(std::size_t chunks) {
 }
 
 Result<FenceId> GpuFrameWriter::reached() {
+  flush();
   const std::lock_guard lock(mutex_);
   if (woken_) {
     wake_.consume();

@@ -55,6 +55,7 @@ class GpuFrameWriter final : public FrameFiller {
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                        const CopyConversion& conversion) override;
   Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+  void flush() override;
   Result<FenceId> reached() override;
   int event_fd() const override { return wake_.fd(); }
   std::uint64_t incarnation() const override { return 1; }
@@ -99,7 +100,9 @@ class GpuFrameWriter final : public FrameFiller {
   };
 
   Result<> prepare();
+  // For anything but a copy that may be held back: what was held back goes first.
   Result<> ready_to_queue();
+  Result<> can_queue();
   MappedFrame& at(FrameId frame);
   StreamHandle stream_of(FrameId frame) const { return streams_[raw(frame) % streams_.size()]; }
   DriverCode map_frame(int fd, MappedFrame& frame, bool& undone);
@@ -108,6 +111,16 @@ class GpuFrameWriter final : public FrameFiller {
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
   Result<> copy_scattered(DeviceAddress to, std::span<const std::byte> source,
                           const CopyConversion& conversion, StreamHandle stream, std::size_t& chunks);
+  // A copy that is not queued yet (gpu_frame_placing.cpp).
+  struct HeldCopy {
+    DeviceAddress to{};
+    std::span<const std::byte> source;
+    DeviceAddress seen{};  // The source, as kernels see it.
+  };
+  // True: it is held back, and its fence is the next. What can't be placed together with it is queued.
+  Result<bool> hold_back(DeviceAddress to, std::span<const std::byte> source, StreamHandle stream);
+  Result<> queue_held();
+  DriverCode place_held(std::size_t& chunks);
   DriverCode prepare_sum(std::uint64_t bytes);
   DriverCode launch_sum(const MappedFrame& mapped, std::byte* at, EventHandle event);
   DriverCode end_sum_of(FrameId frame);
@@ -143,6 +156,9 @@ class GpuFrameWriter final : public FrameFiller {
   std::unordered_map<SourceId, const std::byte*> sources_;
   bool has_kernels_ = false;
   std::vector<ScatterPiece> pieces_;  // Scratch.
+  std::vector<HeldCopy> held_;        // All for held_stream_, to places from held_from_ on, before held_to_.
+  StreamHandle held_stream_{};
+  DeviceAddress held_from_{}, held_to_{};
   std::unordered_map<FenceId, Error> map_failures_;
   bool loss_told_ = false;
   std::vector<EventHandle> events_made_;  // All of them, for the end.

@@ -146,6 +146,11 @@ DriverCode GpuFrameWriter::loss() const {
 
 // Not lost, room in the queue, and the context is this thread's. Gives back what the waiter has freed.
 Result<> GpuFrameWriter::ready_to_queue() {
+  TRY(can_queue());
+  return queue_held();
+}
+
+Result<> GpuFrameWriter::can_queue() {
   {
     const std::lock_guard lock(mutex_);
     if (!loss_.ok()) return lost();
