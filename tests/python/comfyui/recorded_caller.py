@@ -96,6 +96,7 @@ class Model:
         self.hostbuf = self.buffers.HostBuffer(0, 0, 0)
         self.hostbuf_address = 0
         self.cast: Any = None
+        self._serials: set[int] = set()  # None comes twice.
 
     @property
     def nbytes(self) -> int:
@@ -143,15 +144,29 @@ class Model:
 
     def use(self, module: Module) -> None:
         signature = self.seam.vbar_fault(module.allocation)
+        self._poison(module, signature)
         if self.seam.vbar_signature_compare(signature, module.signature):
             self.counts.resident += 1
             place = module.allocation[1]
         else:
             place = self._fill(module, signature)
-        if peek(place, module.nbytes) != module.content():
-            raise WrongBytes(f"module {module.seed}")
+        found = peek(place, module.nbytes)
+        if found != module.content():
+            raise WrongBytes(f"module {module.seed}" + (" was never filled" if found == bytes([POISON]) * module.nbytes else ""))
         if signature is not None:
             self.seam.vbar_unpin(module.allocation)
+
+    def _poison(self, module: Module, signature: Any) -> None:
+        """Pages that are new to this table hold nothing that anybody may rely on. Shared ones come with their bytes."""
+        vbar, address, _ = module.allocation
+        if signature is None or vbar._pages.is_shared(address):
+            return
+        size = vbar._pages.page_bytes
+        first = (address - vbar.base_addr) // size
+        for page, serial in enumerate(signature, first):
+            if serial not in self._serials:
+                self._serials.add(serial)
+                poke(vbar.base_addr + page * size, bytes([POISON]) * size)
 
     def node_boundary(self) -> None:
         self.cast = None
@@ -175,7 +190,6 @@ class Model:
         else:
             self.counts.filled += 1
             place = module.allocation[1]
-        poke(place, bytes([POISON]) * module.nbytes)
         poke(place, content)
         module.signature = signature
         return place

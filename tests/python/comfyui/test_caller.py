@@ -172,6 +172,12 @@ class NegativeControls(WithSeam):
         with self.assertRaises(WrongBytes):
             one.forward()
 
+    def test_a_new_page_that_is_taken_for_a_filled_one_is_caught(self) -> None:
+        one = model(4, 200 * KIB, seam=self.lying(vbar_signature_compare=lambda a, b: True))
+        one.load()
+        with self.assertRaisesRegex(WrongBytes, "never filled"):
+            one.forward()
+
     def test_a_host_buffer_that_moves_is_caught(self) -> None:
         class Moving(host_buffer.HostBuffer):
             def extend(self, size: int, reallocate: bool = False, register: bool = True) -> None:
