@@ -10,14 +10,15 @@ import threading
 import unittest
 import unittest.mock
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from comfyui import seam
 from comfyui.recorded_caller import model
 from comfyui.seam import GPU_SCALE, WithSeam, daemon, peek, poke
-from penstock_comfyui import devices
+from penstock_comfyui import devices, theirs
 from penstock_comfyui.link import link
-from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
+from penstock_comfyui.surface import control, host_buffer, model_vbar, vram_buffer
 
 KIB, MIB, PAGE = (GPU_SCALE * size for size in (seam.KIB, seam.MIB, seam.PAGE))
 
@@ -129,6 +130,34 @@ class OnGpu(WithSeam):
         self.assertEqual([], failures)
         one.forward()
         self.assertEqual((4, 4), (one.counts.filled, one.counts.resident))
+
+    def test_while_the_service_is_away_new_models_are_theirs(self) -> None:
+        class Theirs:
+            def __init__(self, size: int, device: int) -> None:
+                self.size = size
+
+        asked: list[Any] = []
+        found = {"control": SimpleNamespace(lib=object(), init_devices=lambda ids: asked.append(ids) or True),
+                 "model_vbar": SimpleNamespace(ModelVBAR=Theirs, vbars_analyze=lambda device: 77)}
+        self.enterContext(unittest.mock.patch.dict(theirs._found, found))
+        self.addCleanup(control._ours.clear)
+        self.addCleanup(theirs.later, {})
+        self.assertTrue(control.init_devices([(0, 5)]))
+        one = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = one.alloc(PAGE)
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        model_vbar.vbar_unpin(part)
+        self.assertEqual(([], PAGE + 77), (asked, model_vbar.vbars_analyze(0)))
+        self.assertEqual(0, self.daemon.stop())
+        self.assertTrue(daemon.wait_until(lambda: link.service() is None or link.away(OSError("gone"))))
+        self.assertEqual(["Theirs"] * 2, [type(model_vbar.ModelVBAR(4 * MIB, 0)).__name__ for _ in range(2)])
+        self.assertEqual([[(0, 5)]], asked)
+        found["control"].init_devices = lambda ids: False
+        theirs.later({0: 0})
+        self.assertIsInstance(model_vbar.ModelVBAR(4 * MIB, 0), model_vbar.ModelVBAR)
+        self.restart()
+        self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
+        self.assertIsInstance(model_vbar.ModelVBAR(4 * MIB, 0), model_vbar.ModelVBAR)
 
     def test_without_the_wish_gpus_are_left_to_others(self) -> None:
         with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: ""}):

@@ -15,6 +15,7 @@ NAMES = ("control", "model_vbar", "host_buffer", "vram_buffer", "model_mmap", "t
 _LATE = ("torch",)
 
 _found: dict[str, ModuleType] = {}
+_later: dict[int, Any] = {}
 
 
 def capture() -> None:
@@ -49,6 +50,21 @@ def has(name: str, function: str) -> bool:
 def works() -> bool:
     """Their native library is loaded."""
     return getattr(_found.get("control"), "lib", None) is not None
+
+
+def later(devices: dict[int, Any]) -> None:
+    """Of those that ComfyUI has, the ones that we took: by number, as it asked for them."""
+    _later.clear()
+    _later.update(devices)
+
+
+def init(device: int) -> bool:
+    """They have this device as well from now on. False: they can't."""
+    if device in _later:
+        if not call("control", "init_devices", [_later[device]]):
+            return False
+        del _later[device]
+    return True
 
 
 def _load_beside(name: str) -> ModuleType:

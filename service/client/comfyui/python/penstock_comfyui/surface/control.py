@@ -51,6 +51,7 @@ def init_devices(device_ids: Iterable[Any]) -> bool:
     numbers = [one[0] if isinstance(one, tuple) else one for one in asked]
     if numbers and all(ours(number) for number in numbers) and link.service() is not None:
         _ours.update(numbers)
+        theirs.later(dict(zip(numbers, asked)))
         return True
     return bool(theirs.call("control", "init_devices", asked))
 
@@ -85,6 +86,7 @@ def get_simple_vram_headroom() -> int:
 
 def deinit() -> None:
     _ours.clear()
+    theirs.later({})
     theirs.call("control", "deinit")
 
 

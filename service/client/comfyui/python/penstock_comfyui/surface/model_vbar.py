@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock_comfyui import pager, theirs
-from penstock_comfyui.devices import ours
+from penstock_comfyui.devices import on_host, ours
+from penstock_comfyui.link import link
 
 lib = theirs.module("control")
 PageoutCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64)
@@ -16,7 +17,7 @@ PageoutCallback = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint
 
 class ModelVBAR:
     def __new__(cls, size: int, device: int, pageout_callback: Callable[[int, int], Any] | None = None) -> Any:
-        other = None if ours(device) else theirs.module("model_vbar")
+        other = None if ours(device) and not _better_theirs(device) else theirs.module("model_vbar")
         if other is None:
             return super().__new__(cls)
         options = {} if pageout_callback is None else {"pageout_callback": pageout_callback}
@@ -108,6 +109,12 @@ def vbars_reset_watermark_limits() -> None:
 def vbars_analyze(device: int | None = None) -> int:
     """Bytes of all VBARs of the device; None: the first."""
     index = 0 if device is None else device
-    if ours(index):
-        return pager.mapped_bytes(index)
-    return int(theirs.call("model_vbar", "vbars_analyze", device) or 0)
+    own = pager.mapped_bytes(index) if ours(index) else 0
+    if on_host(index):
+        return own
+    return own + int((theirs.call("model_vbar", "vbars_analyze", device) if theirs.works() or not ours(index) else 0) or 0)
+
+
+def _better_theirs(device: int) -> bool:
+    """A GPU of ours while the service is away: pages of theirs are worth more than none for a model's whole life."""
+    return not on_host(device) and theirs.works() and link.service() is None and theirs.init(device)
