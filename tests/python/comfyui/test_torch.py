@@ -109,7 +109,7 @@ class Reads(WithSeam):
         self.assertEqual(self.own_loader, self.utils.load_torch_file)
 
     def own_loader(self, ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
-        self.plain.append(ckpt)
+        self.plain.append((ckpt, safe_load, device, return_metadata))
         return ({}, None) if return_metadata else {}
 
     def load(self, **options: Any) -> Any:
@@ -137,15 +137,23 @@ class Reads(WithSeam):
     def test_other_files_options_and_dtypes_go_to_comfyui(self) -> None:
         other = self.daemon.folder / "m.ckpt"
         write_model(self.daemon.folder / "f4.safetensors", "F4")
-        self.utils.load_torch_file(str(other))
-        self.load(device=torch.device("meta"))
-        self.utils.load_torch_file(str(self.daemon.folder / "f4.safetensors"))
+        f4 = self.daemon.folder / "f4.safetensors"
+        meta, path = torch.device("meta"), str(self.path)
+        self.assertEqual({}, self.utils.load_torch_file(str(other), safe_load=True))
+        self.assertEqual(({}, None), self.load(device=meta, return_metadata=True))
+        self.utils.load_torch_file(str(f4), True, torch.device("cpu"), True)
         self.utils.DISABLE_MMAP = True
-        self.load()
+        self.load(safe_load=True, return_metadata=True)
         self.utils.DISABLE_MMAP = False
         sys.modules["comfy.memory_management"].aimdo_enabled = True
         self.load()
-        self.assertEqual(5, len(self.plain))
+        self.assertEqual([(str(other), True, None, False), (path, False, meta, True), (str(f4), True, torch.device("cpu"), True),
+                          (path, True, None, True), (path, False, None, False)], self.plain)
+
+    def test_options_that_comfyui_gives_change_nothing_for_what_is_ours(self) -> None:
+        for options in ({"safe_load": True}, {"device": torch.device("cpu")}, {"device": None, "return_metadata": False}):
+            self.assertEqual({"w"}, set(self.load(**options)))
+        self.assertEqual([], self.plain)
 
     def test_a_refusal_is_logged_once_with_its_reason(self) -> None:
         self.path.write_bytes(b"<!DOCTYPE html>")
