@@ -33,7 +33,8 @@ def scaled(name: str) -> Any:
     return module
 
 
-SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses"), "test_seam": ("Faults", "Pins", "Room", "PageOut"),
+SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses", "NegativeControls"),
+          "test_seam": ("Faults", "Pins", "Room", "PageOut", "Buffers"),
           "test_safe_points": ("Asks",), "test_shared": ("Shared", "SmallBudget", "TwoProcesses"),
           "test_threads": ("Threads",)}
 

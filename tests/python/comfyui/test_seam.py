@@ -6,11 +6,12 @@ from __future__ import annotations
 import ctypes
 import unittest
 import unittest.mock
+from typing import Any
 
 import penstock
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
 from penstock.memory import PrivateTable
-from penstock_comfyui import devices, safe_points
+from penstock_comfyui import devices, host_memory, safe_points
 from penstock_comfyui.surface import control, host_buffer, model_mmap, model_vbar, vram_buffer
 
 
@@ -173,6 +174,29 @@ class Room(WithSeam):
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 
 
+class Priorities(WithSeam):
+    capacity = "2MiB"
+
+    def test_what_was_prioritised_last_goes_last(self) -> None:
+        for last in (0, 1):
+            with self.subTest(last=last):
+                models = [model_vbar.ModelVBAR(4 * MIB, 0) for _ in range(2)]
+                parts = [one.alloc(4 * PAGE) for one in models]
+                models[1 - last].prioritize()
+                models[last].prioritize()
+                for part in (parts[last], parts[1 - last]):  # That it was used last doesn't save the other one.
+                    self.assertIsNotNone(model_vbar.vbar_fault(part))
+                    model_vbar.vbar_unpin(part)
+                third = model_vbar.ModelVBAR(4 * MIB, 0).alloc(3 * PAGE)
+                devices.wait_for(0)
+                safe_points.with_service(lambda service: service.set_idle(True))
+                self.assertIsNotNone(model_vbar.vbar_fault(third))
+                self.assertEqual((4 * PAGE, PAGE), (models[last].loaded_size(), models[1 - last].loaded_size()))
+                third[0].close()
+                for one in models:
+                    one.close()
+
+
 class PageOut(WithSeam):
     capacity = "2MiB"
 
@@ -256,6 +280,18 @@ class PageOut(WithSeam):
 class Buffers(WithSeam):
     locked = "16MiB"
 
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(unittest.mock.patch.object(host_memory, "GRANULE", 8 * MIB))
+
+    def device_memory(self, data: bytes) -> Any:
+        """An allocation that is pinned."""
+        part = model_vbar.ModelVBAR(MIB, 0).alloc(len(data))
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        self.addCleanup(model_vbar.vbar_unpin, part)
+        poke(part[1], data)
+        return part
+
     def test_an_empty_host_buffer_costs_nothing(self) -> None:
         buffers = [host_buffer.HostBuffer(0, 0, 0) for _ in range(200)]
         self.assertTrue(all(one.size == 0 for one in buffers))
@@ -265,9 +301,9 @@ class Buffers(WithSeam):
         buffer = host_buffer.HostBuffer(0, 64 * MIB, 32 * MIB)
         buffer.extend(size=1000, register=False)
         address = buffer.get_raw_address()
-        poke(address, b"first")
+        ctypes.memmove(address, b"first", 5)
         buffer.extend(9 * MIB)
-        poke(address + buffer.size - 1, b"z")
+        ctypes.memset(address + buffer.size - 1, 1, 1)
         buffer.truncate(1000, do_unregister=False)
         buffer.extend(size=9 * MIB)
         self.assertEqual((address, b"first", 1000 + 9 * MIB),
@@ -295,11 +331,10 @@ class Buffers(WithSeam):
         path.write_bytes(bytes(range(256)) * 16)
         mapped = model_mmap.ModelMMAP(str(path))
         buffer = host_buffer.HostBuffer(100)
-        device = (ctypes.c_ubyte * 50)()
-        buffer.read_file_slice(mapped.get_file_handle(), 300, 50, offset=10, stream=0,
-                               device_ptr=ctypes.addressof(device), device=0)
+        device = self.device_memory(bytes(50))
+        buffer.read_file_slice(mapped.get_file_handle(), 300, 50, offset=10, stream=0, device_ptr=device[1], device=0)
         wanted = path.read_bytes()[300:350]
-        self.assertEqual((wanted, wanted), (ctypes.string_at(buffer.get_raw_address() + 10, 50), bytes(device)))
+        self.assertEqual((wanted, wanted), (ctypes.string_at(buffer.get_raw_address() + 10, 50), peek(device[1], 50)))
         self.assertEqual(wanted, ctypes.string_at(mapped.get() + 300, 50))
         mapped.bounce()
         self.assertEqual(wanted, ctypes.string_at(mapped.get() + 300, 50))
@@ -309,17 +344,21 @@ class Buffers(WithSeam):
     def test_a_file_that_ends_early_is_told(self) -> None:
         path = self.daemon.folder / "short"
         path.write_bytes(b"0123")
-        memory = (ctypes.c_ubyte * 8)()
+        memory = self.device_memory(bytes(8))
         with open(path, "rb") as file, self.assertRaises(RuntimeError):
-            host_buffer.read_file_to_device(file, 0, 8, 0, ctypes.addressof(memory), 0, mark_cold=False)
+            host_buffer.read_file_to_device(file, 0, 8, 0, memory[1], 0, mark_cold=False)
 
     def test_files_can_be_written(self) -> None:
         path = self.daemon.folder / "out"
-        memory = (ctypes.c_ubyte * 4)(*b"abcd")
+        memory, device = (ctypes.c_ubyte * 4)(*b"efgh"), self.device_memory(b"abcd")
         with open(path, "wb") as file:
-            host_buffer.write_device_to_file(file, 0, 4, 0, ctypes.addressof(memory), 0)
+            host_buffer.write_device_to_file(file, 0, 4, 0, device[1], 0)
             host_buffer.write_host_to_file(file, 4, 4, ctypes.addressof(memory))
-        self.assertEqual(b"abcdabcd", path.read_bytes())
+        self.assertEqual(b"abcdefgh", path.read_bytes())
+
+
+class CastBuffers(WithSeam):
+    """In host memory; test_gpu_seam has those of GPUs."""
 
     def test_a_cast_buffer_grows_at_its_address_and_is_counted(self) -> None:
         buffer = vram_buffer.VRAMBuffer(16 << 30, 0)

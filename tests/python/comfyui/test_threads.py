@@ -52,16 +52,18 @@ class Threads(WithSeam):
         vbar = model_vbar.ModelVBAR(4 * MIB, 0)
         parts = [vbar.alloc(PAGE // 3) for _ in range(12)]
         failures: list[BaseException] = []
+        served: list[int] = []
 
         def work(start: int) -> None:
             try:
                 enter_context(self.kind)
                 for index in range(400):
                     part = parts[(start + index) % len(parts)]
-                    if model_vbar.vbar_fault(part) is None:
-                        raise AssertionError("offloaded")
-                    poke(part[1], bytes([start]))
-                    model_vbar.vbar_unpin(part)
+                    # None where another thread has just lowered the cut-off: that is an answer, too.
+                    if model_vbar.vbar_fault(part) is not None:
+                        poke(part[1], bytes([start]))
+                        model_vbar.vbar_unpin(part)
+                        served.append(start)
                     if index % 100 == 0:
                         vbar.free_memory(PAGE)
                         vbar.prioritize()
@@ -73,8 +75,9 @@ class Threads(WithSeam):
             thread.start()
         for thread in threads:
             thread.join()
-        # Another thread may have just lowered the cut-off: that is an answer, too.
-        self.assertTrue(all(str(failure) == "offloaded" for failure in failures), failures)
+        self.assertEqual([], failures)
+        self.assertEqual({0, 1, 2, 3}, set(served))
+        self.assertGreater(len(served), 800, "of 1600")
         self.assertEqual(0, self.client()["pinned_bytes"])
 
 
