@@ -177,11 +177,12 @@ const std::vector<int> memory_codes{1, 3, 4, 800, 801}, context_codes{1, 2, 3, 4
 
 const std::set<int> hip_codes(fake::hip_answers.begin(), fake::hip_answers.end());
 
+std::vector<int> with(std::vector<int> codes, std::initializer_list<int> more) {
+  codes.insert(codes.end(), more);
+  return codes;
+}
+
 std::vector<Faulty> faults() {
-  const auto with = [](std::vector<int> codes, std::initializer_list<int> more) {
-    codes.insert(codes.end(), more);
-    return codes;
-  };
   return {
       {"cuMemCreate",
        "hipMemCreate",
