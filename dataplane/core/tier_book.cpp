@@ -126,11 +126,18 @@ TierFrame TierBook::new_frame() {
   ++figures_.frames;
   if (unused_.empty()) {
     frames_.emplace_back();
+    make_room();
     return TierFrame{static_cast<std::uint32_t>(frames_.size() - 1)};
   }
   const TierFrame frame = unused_.back();
   unused_.pop_back();
   return frame;
+}
+
+void TierBook::make_room() {
+  unused_.reserve(places());
+  gone_.reserve(places());
+  lost_.reserve(places());
 }
 
 // Its page is no longer found.
@@ -222,7 +229,10 @@ void TierBook::unpin(TierFrame frame) {
   shrink();
 }
 
-void TierBook::hold(TierFrame frame, TierUser user) { at(frame).holders |= 1u << user; }
+void TierBook::hold(TierFrame frame, TierUser user) {
+  at(frame).holders |= 1u << user;
+  calls_[user].reserve(places());
+}
 
 void TierBook::let_go(TierFrame frame, TierUser user) {
   at(frame).holders &= ~(1u << user);
@@ -257,9 +267,20 @@ void TierBook::set_budget(std::uint64_t frames) {
   shrink();
 }
 
-std::vector<TierFrame> TierBook::take_gone() { return std::exchange(gone_, {}); }
-std::vector<TierFrame> TierBook::take_calls(TierUser user) { return std::exchange(calls_[user], {}); }
-std::vector<TierBook::Lost> TierBook::take_lost() { return std::exchange(lost_, {}); }
+void TierBook::take_gone(std::vector<TierFrame>& taken) {
+  taken.assign(gone_.begin(), gone_.end());
+  gone_.clear();
+}
+
+void TierBook::take_calls(TierUser user, std::vector<TierFrame>& taken) {
+  taken.assign(calls_[user].begin(), calls_[user].end());
+  calls_[user].clear();
+}
+
+void TierBook::take_lost(std::vector<Lost>& taken) {
+  taken.assign(lost_.begin(), lost_.end());
+  lost_.clear();
+}
 
 std::uint64_t TierBook::held_frames(TierFile file) const {
   const auto found = files_.find(file);

@@ -34,6 +34,7 @@ struct TierPage {
 };
 
 enum class TierLoss : std::uint8_t { replaced, budget, forgotten };  // Why a valid page lost its frame.
+inline constexpr std::size_t tier_losses = 3;
 
 struct TierFigures {
   std::uint64_t frames = 0, valid_frames = 0, leaving_frames = 0, budget_frames = 0;
@@ -93,11 +94,14 @@ class TierBook {
   // What does not fit leaves at once, but for what is pinned.
   void set_budget(std::uint64_t frames);
 
-  // Each once: frames whose memory is to be given back; what a user is asked to let go of, no longer pinned by anybody;
-  // valid pages that were dropped.
-  std::vector<TierFrame> take_gone();
-  std::vector<TierFrame> take_calls(TierUser user);
-  std::vector<Lost> take_lost();
+  // Each once, in place of what is in `taken`: frames whose memory is to be given back; what a user is asked to let go
+  // of, no longer pinned by anybody; valid pages that were dropped. The lists have room for all frames from the moment
+  // that those exist, so that a smaller budget allocates nothing; `taken` keeps its room, too.
+  void take_gone(std::vector<TierFrame>& taken);
+  void take_calls(TierUser user, std::vector<TierFrame>& taken);
+  void take_lost(std::vector<Lost>& taken);
+  // Room that none of those lists outgrows, as long as each is taken after each call.
+  std::size_t places() const { return frames_.capacity(); }
   bool calls(TierUser user) const { return !calls_[user].empty(); }
 
   const TierFigures& figures() const { return figures_; }
@@ -132,6 +136,7 @@ class TierBook {
   static double worth(const File& file, double clock);
   std::optional<TierFrame> victim(std::optional<TierFile> challenger);
   TierFrame new_frame();
+  void make_room();
   void lose(TierFrame frame, TierLoss why);
   void leave(TierFrame frame);
   void leave_if_free(TierFrame frame);

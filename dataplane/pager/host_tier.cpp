@@ -2,6 +2,7 @@
 #include "dataplane/pager/host_tier.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "dataplane/base/check.hpp"
@@ -9,7 +10,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t dropped_max = 256;  // Kinds that nobody has asked for: a file, and why.
+constexpr std::size_t forgotten_max = 256;  // Files of whose losses nobody has asked yet.
 
 HostFrameOptions frame_options(const HostTierOptions& options) {
   return {.frame_bytes = options.page_bytes,
@@ -42,7 +43,7 @@ void HostTier::announce(const FileIdentity& file) {
   if (files_.contains(file)) return;
   const TierFile id = book_.open(file.bytes);
   files_.emplace(file, id);
-  identities_.emplace(id, file);
+  known_.emplace(id, Known{.identity = file});
 }
 
 void HostTier::forget(const FileIdentity& file) {
@@ -51,8 +52,10 @@ void HostTier::forget(const FileIdentity& file) {
   if (known == files_.end()) return;
   book_.forget(known->second);
   settle();
-  const auto is_dropped = [id = known->second](const auto& entry) { return entry.first.first == id; };
-  if (std::ranges::none_of(dropped_, is_dropped)) identities_.erase(known->second);
+  const auto entry = known_.find(known->second);
+  const bool is_dropped =
+      std::ranges::any_of(entry->second.dropped, [](std::uint64_t pages) { return pages > 0; });
+  if (!is_dropped || known_.size() - files_.size() >= forgotten_max) known_.erase(entry);
   files_.erase(known);
 }
 
@@ -108,16 +111,20 @@ std::vector<HostTier::Dropped> HostTier::take_dropped() {
   const std::lock_guard lock(mutex_);
   const TierFigures& figures = book_.figures();
   std::vector<Dropped> taken;
-  for (const auto& [what, pages] : std::exchange(dropped_, {})) {
-    const auto identity = identities_.find(what.first);
-    if (identity == identities_.end()) continue;
-    taken.push_back({.checkpoint = identity->second.id(),
-                     .why = what.second,
-                     .bytes = pages * options_.page_bytes,
-                     .used_bytes = figures.frames * options_.page_bytes,
-                     .budget_bytes = figures.budget_frames * options_.page_bytes});
-    const auto file = files_.find(identity->second);
-    if (file == files_.end() || file->second != what.first) identities_.erase(identity);
+  for (auto entry = known_.begin(); entry != known_.end();) {
+    Known& known = entry->second;
+    for (std::size_t why = 0; why < tier_losses; ++why) {
+      const std::uint64_t pages = std::exchange(known.dropped[why], 0);
+      if (pages == 0) continue;
+      taken.push_back({.checkpoint = known.identity.id(),
+                       .why = static_cast<TierLoss>(why),
+                       .bytes = pages * options_.page_bytes,
+                       .used_bytes = figures.frames * options_.page_bytes,
+                       .budget_bytes = figures.budget_frames * options_.page_bytes});
+    }
+    const auto file = files_.find(known.identity);
+    const bool is_open = file != files_.end() && file->second == entry->first;
+    entry = is_open ? std::next(entry) : known_.erase(entry);
   }
   return taken;
 }
@@ -147,7 +154,9 @@ bool HostTier::collect(TierUser user) {
       book_.refused(frame);
     }
   }
-  if (!std::exchange(answers_, {}).empty()) {
+  const bool any = !answers_.empty();
+  answers_.clear();
+  if (any) {
     settle();
     wake_waiting();
   }
@@ -174,6 +183,8 @@ HostTier::Place HostTier::ask(TierUser user, TierPage page) {
       break;
     case TierBook::Way::create:
       maker_.want(index_of(answer.frame));
+      gone_.reserve(book_.places());
+      lost_.reserve(book_.places());
       place.way = TierBook::Way::wait;
       [[fallthrough]];
     case TierBook::Way::wait: waiting_ |= 1u << user; break;
@@ -206,9 +217,9 @@ void HostTier::resident(TierFile file, std::int64_t bytes) {
   book_.resident(file, bytes);
 }
 
-std::vector<TierFrame> HostTier::take_calls(TierUser user) {
+void HostTier::take_calls(TierUser user, std::vector<TierFrame>& taken) {
   const std::lock_guard lock(mutex_);
-  return book_.take_calls(user);
+  book_.take_calls(user, taken);
 }
 
 void HostTier::let_go(TierFrame frame, TierUser user) {
@@ -219,16 +230,22 @@ void HostTier::let_go(TierFrame frame, TierUser user) {
 
 // What the book has decided since: memory goes back, users hear of what they are to let go of.
 void HostTier::settle() {
-  for (const TierFrame frame : book_.take_gone()) {
+  count_lost();
+  book_.take_gone(gone_);
+  for (const TierFrame frame : gone_) {
     if (index_of(frame) >= frames_.size() || !frames_[index_of(frame)]) continue;  // It was never made.
     maker_.bury(std::exchange(frames_[index_of(frame)], HostFrame()));
   }
   for (TierUser user = 0; user < users_.size(); ++user) {
     if (book_.calls(user)) users_[user].signal();
   }
-  for (const TierBook::Lost& lost : book_.take_lost()) {
-    const std::pair kind(lost.page.file, lost.why);
-    if (dropped_.size() < dropped_max || dropped_.contains(kind)) ++dropped_[kind];
+}
+
+void HostTier::count_lost() {
+  book_.take_lost(lost_);
+  for (const TierBook::Lost& lost : lost_) {
+    const auto known = known_.find(lost.page.file);
+    if (known != known_.end()) ++known->second.dropped[static_cast<std::size_t>(lost.why)];
   }
 }
 

@@ -84,12 +84,20 @@ class HostTier {
   void resident(TierFile file, std::int64_t bytes);
   void forget(TierFile file);
   void drop(TierPage page);
-  std::vector<TierFrame> take_calls(TierUser user);
+  // In place of what is in `taken`.
+  void take_calls(TierUser user, std::vector<TierFrame>& taken);
   void let_go(TierFrame frame, TierUser user);
 
  private:
   HostTier(const HostTierOptions& options, HeadroomSource& headroom, EventFd made);
+  // A file that may be held, or of which something was dropped since the last take_dropped(), in pages by TierLoss.
+  struct Known {
+    FileIdentity identity;
+    std::array<std::uint64_t, tier_losses> dropped{};
+  };
+
   void settle();
+  void count_lost();
   void wake_waiting();
 
   const HostTierOptions options_;
@@ -98,12 +106,14 @@ class HostTier {
   // Guarded by mutex_.
   TierBook book_;
   std::map<FileIdentity, TierFile> files_;
-  std::map<TierFile, FileIdentity> identities_;  // Also of files forgotten since the last take_dropped().
-  std::vector<HostFrame> frames_;                // By TierFrame.
-  std::vector<FrameAnswer> answers_;             // Scratch.
+  std::map<TierFile, Known> known_;
+  std::vector<HostFrame> frames_;     // By TierFrame.
+  std::vector<FrameAnswer> answers_;  // Scratch.
   std::vector<EventFd> users_;
-  std::uint32_t waiting_ = 0;                                       // Users, a bit each.
-  std::map<std::pair<TierFile, TierLoss>, std::uint64_t> dropped_;  // Pages.
+  std::uint32_t waiting_ = 0;  // Users, a bit each.
+  // Scratch, with room for all frames: a budget that falls allocates nothing.
+  std::vector<TierFrame> gone_;
+  std::vector<TierBook::Lost> lost_;
 };
 
 // A pipeline's part in it.

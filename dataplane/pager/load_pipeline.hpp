@@ -223,6 +223,7 @@ class LoadPipeline {
   std::deque<ReadIndex> slot_queue_;
   std::set<TierFrame> sources_;  // That the writer knows.
   std::vector<DroppedSource> dropped_sources_;
+  std::vector<TierFrame> called_;  // Scratch.
   std::vector<Loaded> ended_;
   std::uint64_t bulk_bytes_pushed_ = 0;
   std::vector<TableId> reading_scales_;

@@ -125,7 +125,12 @@ bool LoadPipeline::announce(const HostTier::Place& place) {
     tier_.tier->unpin(place.frame);
     return false;
   }
-  if (added) sources_.insert(place.frame);
+  if (added) {
+    sources_.insert(place.frame);
+    // Room for the day when the tier wants all of them back.
+    called_.reserve(sources_.size());
+    dropped_sources_.reserve(sources_.size());
+  }
   if (!added) tier_.tier->unpin(place.frame);
   return added.has_value();
 }
@@ -198,7 +203,8 @@ void LoadPipeline::leave_tier(ReadIndex index) {
 // What the tier says of pages that others fill, and what it wants back.
 void LoadPipeline::poll_tier(FenceId reached) {
   if (tier_.tier->collect(tier_.user)) {
-    for (const TierFrame frame : tier_.tier->take_calls(tier_.user)) {
+    tier_.tier->take_calls(tier_.user, called_);
+    for (const TierFrame frame : called_) {
       const FenceId fence = sources_.erase(frame) > 0 ? writer_.drop_source(source_of(frame)) : FenceId{};
       dropped_sources_.push_back({.fence = fence, .frame = frame});
     }

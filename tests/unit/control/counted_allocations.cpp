@@ -7,8 +7,9 @@
 #include <poll.h>
 
 namespace {
-int until_readable = -1;
-int count = 0;
+// Of the thread that counts; others may allocate as they like.
+thread_local int until_readable = -1;
+thread_local int count = 0;
 }  // namespace
 
 void* operator new(std::size_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the program's allocations until a descriptor is readable. One thread.
+// Counts the calling thread's allocations until a descriptor is readable.
 #pragma once
 
 namespace penstock::test {
