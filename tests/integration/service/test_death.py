@@ -12,6 +12,7 @@ import unittest
 
 import daemon
 import wire
+from test_gpu_devices import fakes, needs_fakes
 
 STEPS = ("connected", "asked", "loading", "unacknowledged", "holding", "waited-for")
 BOOKED = 5000 * daemon.MIB  # Of 8192: no second one fits.
@@ -53,14 +54,31 @@ def done(*_kept: object) -> None:
     sys.stdin.read()
 
 
+class OnGpu(daemon.Daemon):
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor
+        super().__init__(capacity="8192MiB", environment={"LD_LIBRARY_PATH": str(fakes(vendor)),
+                                                          "PENSTOCK_FAKE_DEVICE_BYTES": "9GiB",
+                                                          "PENSTOCK_FAKE_STREAM_DELAY_US": "20"})
+
+    def default_config(self, capacity: str, extra: str) -> str:
+        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\nrevoke_deadline = "300ms"\n'
+                f'[metrics]\nlisten = "127.0.0.1:0"\n'
+                f'[host]\nlocked_bytes = "0"\n'  # Whose copies would be left, and are meant to.
+                f'[device.{self.vendor}]\npage_bytes = "8MiB"\ncapacity = "{capacity}"\n')
+
+
 class CaseG01(unittest.TestCase):
     program = daemon.PENSTOCKD
     rounds = 50
 
     def setUp(self) -> None:
-        self.daemon = self.enterContext(daemon.Daemon(capacity="8192MiB", program=self.program))
+        self.daemon = self.enterContext(self.start())
         self.path = self.daemon.folder / "m.safetensors"
         daemon.write_sparse_checkpoint(self.path, tensors=20, tensor_bytes=50 * daemon.MIB)
+
+    def start(self) -> daemon.Daemon:
+        return daemon.Daemon(capacity="8192MiB", program=self.program)
 
     def victim(self, step: str) -> subprocess.Popen[str]:
         process = subprocess.Popen([sys.executable, __file__, "live", str(self.daemon.socket), str(self.path), step],
@@ -132,6 +150,21 @@ class CaseG01(unittest.TestCase):
         self.assertEqual(8192 * daemon.MIB, device["budget_bytes"])
         self.assertEqual(0, device["booked_bytes"])
         self.assertEqual(0, device["stuck_bytes"])
+
+
+class CaseG01OnCuda(CaseG01):
+    """The same on frames of a GPU, as many and as large. A frame there is copied, so fewer die."""
+
+    vendor = "cuda"
+    rounds = 10
+
+    def start(self) -> daemon.Daemon:
+        needs_fakes(self, self.vendor)
+        return OnGpu(self.vendor)
+
+
+class CaseG01OnHip(CaseG01OnCuda):
+    vendor = "hip"
 
 
 class CaseG01OverACheckedDevice(CaseG01):

@@ -49,7 +49,7 @@ def flip_in_frame(pid: int, offset: int) -> int:
     return len(frames)
 
 
-class Scrub(unittest.TestCase):
+class ScrubCase(unittest.TestCase):
     def load(self, running: daemon.Daemon) -> tuple[Path, int]:
         path = running.folder / "m.safetensors"
         daemon.write_checkpoint(path, tensors=8)
@@ -74,6 +74,8 @@ class Scrub(unittest.TestCase):
         self.assertEqual("its bytes are not those that were loaded", decisions[0]["reason"])
         self.assertIn("is corrupt: its checksum is", running.log())
 
+
+class Scrub(ScrubCase):
     def test_of_gpu_frames(self) -> None:
         for vendor in ("cuda", "hip"):
             needs_fakes(self, vendor)
@@ -83,54 +85,6 @@ class Scrub(unittest.TestCase):
                 self.watch(running, path, pages,
                            lambda service=running: flip_in_frame(service.process.pid, 12 * MIB))
                 self.assertEqual({"scrubbed_bytes": pages, "corrupt_pages": 0}, running.ask("scrub", str(path)))
-
-    def test_flips_at_any_time_after_the_load(self) -> None:
-        needs_fakes(self, "cuda")
-        # Sums that take long: one may be under way when the byte is flipped, and when the scrub is asked for.
-        for delay in ("20", "2000"):
-            with self.subTest(delay), GpuDaemon("cuda", PENSTOCK_FAKE_STREAM_DELAY_US=delay) as running:
-                path, pages = self.load(running)
-                for turn in range(1, 5):
-                    self.assertGreater(flip_in_frame(running.process.pid, 12 * MIB), 0)
-                    self.assertIn("corrupt_pages", running.ask("scrub", str(path)))
-                    self.assertEqual(turn * pages // PAGE, running.device()["corrupt_pages"])
-                    self.assertNotIn("error", running.ask("load", str(path)))
-
-    def test_sums_that_fail_cost_neither_the_writer_nor_a_load(self) -> None:
-        needs_fakes(self, "cuda")
-        needs_device_code(self)
-        # Of memory, streams, events and launches of a sum alone; for good, or once.
-        for fault in ("cuMemHostAlloc:2@2+", "cuStreamCreate:2@4+", "cuLaunchKernel:701@1+", "cuLaunchKernel:2@1",
-                      "cuEventCreate:2@3"):
-            with self.subTest(fault), GpuDaemon("cuda", PENSTOCK_FAKE_FAULTS=fault) as running:
-                path, pages = self.load(running)
-                if fault.endswith("+"):
-                    self.assertTrue(daemon.wait_until(lambda: "scrubbing is off" in running.log(), 10))
-                    self.assertRegex(running.log(), r"device cuda-[0-9a-f]{8}: scrubbing is off for 20 s: ")
-                    self.assertEqual("device_unhealthy", running.ask("scrub", str(path))["error"]["kind"])
-                else:
-                    self.assertTrue(daemon.wait_until(
-                        lambda: running.ask("scrub", str(path)).get("scrubbed_bytes") == pages, 10))
-                self.assertEqual(0, running.device()["writer_losses"])
-                self.assertEqual("ready", running.device()["state"])
-                running.ask("evict", "--all")
-                self.assertNotIn("error", running.ask("load", str(path)))
-                self.assertEqual(1, running.log().count("scrubbing is off") if fault.endswith("+") else 1)
-
-    def test_a_scrub_that_kills_its_writers_never_quarantines_the_gpu(self) -> None:
-        needs_fakes(self, "cuda")
-        needs_device_code(self)
-        with GpuDaemon("cuda", PENSTOCK_FAKE_FAULTS="cuLaunchKernel:719!@1+") as running:
-            path, pages = self.load(running)
-            self.assertTrue(daemon.wait_until(lambda: running.device()["writer_losses"] == 1))
-            self.assertTrue(running.wait_for_state("ready"))
-            for _ in range(8):
-                self.assertIn("error", running.ask("scrub", str(path)))
-                running.ask("evict", "--all")
-                self.assertNotIn("error", running.ask("load", str(path)))
-            self.assertEqual(pages, running.device()["resident_bytes"])
-            self.assertEqual(1, running.device()["writer_losses"])
-            self.assertIn("was lost while one was taken", running.log())
 
     def test_of_host_frames(self) -> None:
         if os.geteuid() != 0:
@@ -143,14 +97,82 @@ class Scrub(unittest.TestCase):
             self.watch(running, path, pages,
                        lambda: flip_in_mapping(running.process.pid, "penstock-frame", 5 * MIB))
 
+
+class ScrubOnCuda(ScrubCase):
+    vendor = "cuda"
+    # What takes memory, streams, events, and starts a kernel.
+    calls = {"memory": "cuMemHostAlloc", "stream": "cuStreamCreate", "launch": "cuLaunchKernel", "event": "cuEventCreate"}
+
+    def needs_device_code(self) -> None:
+        needs_device_code(self)
+
+    def test_flips_at_any_time_after_the_load(self) -> None:
+        needs_fakes(self, self.vendor)
+        # Sums that take long: one may be under way when the byte is flipped, and when the scrub is asked for.
+        for delay in ("20", "2000"):
+            with self.subTest(delay), GpuDaemon(self.vendor, PENSTOCK_FAKE_STREAM_DELAY_US=delay) as running:
+                path, pages = self.load(running)
+                for turn in range(1, 5):
+                    self.assertGreater(flip_in_frame(running.process.pid, 12 * MIB), 0)
+                    self.assertIn("corrupt_pages", running.ask("scrub", str(path)))
+                    self.assertEqual(turn * pages // PAGE, running.device()["corrupt_pages"])
+                    self.assertNotIn("error", running.ask("load", str(path)))
+
+    def test_sums_that_fail_cost_neither_the_writer_nor_a_load(self) -> None:
+        needs_fakes(self, self.vendor)
+        self.needs_device_code()
+        # Of memory, streams, events and launches of a sum alone; for good, or once.
+        for call, when in (("memory", "2@2+"), ("stream", "2@4+"), ("launch", "701@1+"), ("launch", "2@1"),
+                           ("event", "2@3")):
+            fault = f"{self.calls[call]}:{when}"
+            with self.subTest(fault), GpuDaemon(self.vendor, PENSTOCK_FAKE_FAULTS=fault) as running:
+                path, pages = self.load(running)
+                if fault.endswith("+"):
+                    self.assertTrue(daemon.wait_until(lambda: "scrubbing is off" in running.log(), 10))
+                    self.assertRegex(running.log(), fr"device {self.vendor}-[0-9a-f]{{8}}: scrubbing is off for 20 s: ")
+                    self.assertEqual("device_unhealthy", running.ask("scrub", str(path))["error"]["kind"])
+                else:
+                    self.assertTrue(daemon.wait_until(
+                        lambda: running.ask("scrub", str(path)).get("scrubbed_bytes") == pages, 10))
+                self.assertEqual(0, running.device()["writer_losses"])
+                self.assertEqual("ready", running.device()["state"])
+                running.ask("evict", "--all")
+                self.assertNotIn("error", running.ask("load", str(path)))
+                self.assertEqual(1, running.log().count("scrubbing is off") if fault.endswith("+") else 1)
+
+    def test_a_scrub_that_kills_its_writers_never_quarantines_the_gpu(self) -> None:
+        needs_fakes(self, self.vendor)
+        self.needs_device_code()
+        with GpuDaemon(self.vendor, PENSTOCK_FAKE_FAULTS=f"{self.calls['launch']}:719!@1+") as running:
+            path, pages = self.load(running)
+            self.assertTrue(daemon.wait_until(lambda: running.device()["writer_losses"] == 1))
+            self.assertTrue(running.wait_for_state("ready"))
+            for _ in range(8):
+                self.assertIn("error", running.ask("scrub", str(path)))
+                running.ask("evict", "--all")
+                self.assertNotIn("error", running.ask("load", str(path)))
+            self.assertEqual(pages, running.device()["resident_bytes"])
+            self.assertEqual(1, running.device()["writer_losses"])
+            self.assertIn("was lost while one was taken", running.log())
+
     def test_the_background_finds_it_without_being_asked(self) -> None:
-        needs_fakes(self, "cuda")
-        with GpuDaemon("cuda") as running:
+        needs_fakes(self, self.vendor)
+        with GpuDaemon(self.vendor) as running:
             path = running.folder / "m.safetensors"
             daemon.write_checkpoint(path, tensors=8)
             self.assertNotIn("error", running.ask("load", str(path)))
             flip_in_frame(running.process.pid, 12 * MIB)
             self.assertTrue(daemon.wait_until(lambda: running.device()["corrupt_pages"] > 0, 20))
+
+
+class ScrubOnHip(ScrubOnCuda):
+    vendor = "hip"
+    calls = {"memory": "hipHostMalloc", "stream": "hipStreamCreateWithFlags", "launch": "hipModuleLaunchKernel",
+             "event": "hipEventCreateWithFlags"}
+
+    def needs_device_code(self) -> None:
+        if not (daemon.BUILD / "generated/device_code/gfx90a.hsaco").exists():
+            self.skipTest("requires device code: a clang that knows gfx90a, and a build without sanitizers")
 
 
 if __name__ == "__main__":
