@@ -13,10 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import penstock
 from comfyui import seam
 from comfyui.recorded_caller import model
 from comfyui.seam import GPU_SCALE, WithSeam, daemon, peek, poke
-from penstock_comfyui import devices, theirs
+from penstock_comfyui import boundaries, devices, theirs, work
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import control, host_buffer, model_vbar, vram_buffer
 
@@ -131,6 +132,56 @@ class OnGpu(WithSeam):
         self.assertEqual([], failures)
         one.forward()
         self.assertEqual((4, 4), (one.counts.filled, one.counts.resident))
+
+    def loading(self, work_bytes: int) -> Any:
+        """ComfyUI's load of a model, with the boundaries around; `seen` is called in the middle of it."""
+        self.seen: list[Any] = []
+        management = SimpleNamespace(minimum_inference_memory=lambda: PAGE, reset_cast_buffers=lambda: None)
+        nothing: Any = SimpleNamespace(publish=lambda: None, place=lambda: None, before_drop=lambda: None, end_node=lambda: None)
+
+        def load(models: Any, memory_required: int) -> str:
+            device = self.daemon.device()
+            self.seen = [device["booked_bytes"], device["used_bytes"]]
+            return "loaded"
+
+        around = boundaries._around_load(load, management, nothing, nothing)
+        self.node_ends = boundaries._at_node_end(management.reset_cast_buffers, nothing)
+        model = SimpleNamespace(load_device=SimpleNamespace(type="cuda", index=0))
+        self.assertEqual("loaded", around([model], work_bytes))
+
+    def test_own_weights_make_room_for_what_is_computed_before_it_is(self) -> None:
+        vbar = model_vbar.ModelVBAR(64 * MIB, 0)
+        part = vbar.alloc(8 * MIB)  # All of the device.
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        model_vbar.vbar_unpin(part)
+        self.loading(3 * PAGE)
+        self.assertEqual(4 * PAGE, self.seen[0])
+        self.assertLessEqual(self.seen[1], 8 * MIB - 4 * PAGE)
+        self.assertLessEqual(vbar.loaded_size(), 8 * MIB - 4 * PAGE)
+        self.assertGreater(vbar.loaded_size(), 0)
+        self.node_ends()
+        self.assertEqual(0, self.daemon.device()["booked_bytes"])
+
+    def test_weights_of_others_make_room_for_what_is_computed(self) -> None:
+        other = self.enterContext(penstock.connect(socket=str(self.daemon.socket)))
+        table = other.private_table(64 * MIB)
+        self.assertTrue(table.fault(0, 8 * MIB, 10))
+        table.unpin(0, 8 * MIB)
+        devices.wait_for(0)
+        other.set_idle(True)
+        self.loading(3 * PAGE)
+        self.assertEqual(4 * PAGE, self.seen[0])
+        self.assertLessEqual(table.mapped_bytes, 8 * MIB - 4 * PAGE)
+        self.node_ends()
+
+    def test_what_can_not_be_booked_is_computed_all_the_same_and_said_once(self) -> None:
+        self.enterContext(unittest.mock.patch.object(work, "WAIT_SECONDS", 0.1))
+        self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.loading(100 * MIB)
+            self.loading(100 * MIB)
+        self.assertEqual((1, 0), (len(said.output), self.seen[0]))
+        self.assertIn("no room for what is computed", said.output[0])
 
     def test_while_the_service_is_away_new_models_are_theirs(self) -> None:
         class Theirs:

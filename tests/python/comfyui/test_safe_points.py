@@ -200,7 +200,7 @@ class Boundaries(WithAsks):
                 return prompt
 
         management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
-                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda: said.append("load"),
+                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda models, memory_required: said.append("load"),
                                      get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
         self.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
                                   comfy__model_management=management, comfy=SimpleNamespace(),
@@ -236,12 +236,12 @@ class Boundaries(WithAsks):
         buffer = vram_buffer.VRAMBuffer(MIB, 0)
         buffer.get(100 * KIB)
         with self.other().admit(work=MIB):
-            management.load_models_gpu()
+            management.load_models_gpu([])
             self.assertEqual(7 + MIB, management.EXTRA_RESERVED_VRAM)
             management.EXTRA_RESERVED_VRAM = 100  # A node that has an opinion.
-            management.load_models_gpu()
+            management.load_models_gpu([])
             self.assertEqual(100 + MIB, management.EXTRA_RESERVED_VRAM)
-        management.load_models_gpu()
+        management.load_models_gpu([])
         self.assertEqual(100, management.EXTRA_RESERVED_VRAM)
 
     def test_a_cast_buffer_s_booking_ends_with_it(self) -> None:

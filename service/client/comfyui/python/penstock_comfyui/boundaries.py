@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import others, safe_points, workers
+from penstock_comfyui import others, safe_points, work, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -35,7 +35,7 @@ def install() -> None:
         executor.reset = _after(executor.reset, holdings.dropped)
     if hasattr(management, "unload_all_models"):
         management.unload_all_models = _after(management.unload_all_models, holdings.dropped)
-    management.load_models_gpu = _around_load(load, reserve, stand_ins)
+    management.load_models_gpu = _around_load(load, management, reserve, stand_ins)
 
 
 def _at_node_end(before: Any, holdings: Holdings) -> Any:
@@ -45,6 +45,7 @@ def _at_node_end(before: Any, holdings: Holdings) -> Any:
         answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
         others.release()
         workers.release()
+        work.release()
         safe_points.end_node()
         holdings.end_node()
         return answer
@@ -62,6 +63,7 @@ def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Hol
         try:
             return await before(self, *arguments, **options)
         finally:
+            work.release()
             if _waited_for_device(management):
                 safe_points.end_prompt()
             holdings.end_prompt(self)
@@ -89,14 +91,17 @@ def _after(before: Any, told: Any) -> Any:
     return call
 
 
-def _around_load(before: Any, reserve: Reserve, stand_ins: StandIns) -> Any:
+def _around_load(before: Any, management: Any, reserve: Reserve, stand_ins: StandIns) -> Any:
     @functools.wraps(before)
-    def load_models_gpu(*arguments: Any, **options: Any) -> Any:
+    def load_models_gpu(models: Any, memory_required: Any = 0, *arguments: Any, **options: Any) -> Any:
         others.release()  # Our own are no promises to others.
+        work.release()
         reserve.publish()
         stand_ins.place()
+        models = list(models)
+        work.book(management, models, memory_required)
         try:
-            return before(*arguments, **options)
+            return before(models, memory_required, *arguments, **options)
         finally:
             others.release()
 

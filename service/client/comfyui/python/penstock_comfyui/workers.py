@@ -17,7 +17,7 @@ from typing import Any
 
 import penstock
 from penstock import errors
-from penstock_comfyui import devices, gate, others, reserve
+from penstock_comfyui import devices, gate, others, reserve, work
 from penstock_comfyui.link import AWAY, link, say_once
 
 VERSIONS = ((0, 4, 46), (0, 4, 47))  # From, and before.
@@ -95,6 +95,7 @@ def _book(reply: dict[str, Any], pool: Any, request: Mapping[str, Any], worker_k
         return reply
     wanted = need(management, pool, request, worker_key)
     others.release()  # What comfy-env made ComfyUI ask for was for this.
+    work.release()
     granted = 0
     try:
         grant = service.admit(work=wanted, minimum_work=min(wanted, int(request.get("total_size") or 0)) or wanted,

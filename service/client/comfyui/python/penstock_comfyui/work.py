@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch will allocate on a GPU of ours for a load and the node's computation, booked before ComfyUI begins: pages make
+room beforehand, and not when an allocation has failed.
+
+ComfyUI's prompt thread alone. Never fails what it precedes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import penstock
+from penstock_comfyui import devices, reserve, safe_points
+from penstock_comfyui.link import AWAY, link, say_once
+
+WAIT_SECONDS = 1.0
+
+_booked: dict[str, penstock.Grant] = {}
+
+
+def book(management: Any, models: Iterable[Any], memory_required: Any) -> None:
+    """In place of what was booked before. Where the service says no, ComfyUI goes on as it would without us."""
+    release()
+    try:
+        for index in {one.load_device.index for one in models}:
+            device = devices.on_gpu(index)
+            service = link.service()
+            if device is not None and service is not None:
+                _book(service, device.id, index, _growth(management, index, memory_required))
+    except AWAY as error:
+        link.away(error)
+    except Exception as error:  # noqa: BLE001
+        say_once(f"what is computed is not booked: {type(error).__name__}: {error}")
+
+
+def release() -> None:
+    """The node has ended, or somebody else of this ComfyUI is about to wait for room, which nobody may who was promised some."""
+    while _booked:
+        _booked.popitem()[1].release()
+
+
+def booked_bytes(device: str) -> int:
+    grant = _booked.get(device)
+    return grant.work_bytes if grant is not None else 0
+
+
+def _growth(management: Any, index: int, memory_required: Any) -> int:
+    """What torch has and doesn't use it needn't get; what others were promised is no part of it."""
+    wanted = int(memory_required) + max(0, int(management.minimum_inference_memory()) - reserve.promised())
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return wanted
+    return max(0, wanted - int(torch.cuda.memory_reserved(index)) + int(torch.cuda.memory_allocated(index)))
+
+
+def _book(service: penstock.Service, device: str, index: int, nbytes: int) -> None:
+    if nbytes == 0:
+        return
+    try:
+        _booked[device] = service.admit(work=nbytes, timeout=0, device=device)
+    except AWAY:
+        raise
+    except penstock.PenstockError:
+        _book_after_giving(service, device, index, nbytes)
+
+
+def _book_after_giving(service: penstock.Service, device: str, index: int, nbytes: int) -> None:
+    """Nobody waits for pages of ours while we wait: they go in our own calls alone."""
+    devices.wait_for(index)
+    status = next(one for one in service.status()["devices"] if one["id"] == device)
+    unused = max(0, int(status["budget_bytes"]) - int(status["used_bytes"]))
+    try:
+        if nbytes > unused:
+            service.free(nbytes - unused, safe_points.FREE_SECONDS)
+        _booked[device] = service.admit(work=nbytes, timeout=WAIT_SECONDS, device=device)
+    except AWAY:
+        raise
+    except penstock.PenstockError as refusal:
+        say_once(f"there is no room for what is computed: {refusal.kind}; ComfyUI goes on without it being booked")
