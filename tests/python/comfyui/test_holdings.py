@@ -7,6 +7,7 @@ import gc
 import sys
 import unittest.mock
 import weakref
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +51,26 @@ class Tensor:
         return self._storage
 
 
+class Module:
+    """As torch's: parameters and buffers are those of the modules inside it, too."""
+
+    def __init__(self, *held: Tensor, inside: tuple[Module, ...] = ()) -> None:
+        self.held, self.inside = held, inside
+
+    def modules(self) -> Iterator[Module]:
+        yield self
+        for one in self.inside:
+            yield from one.modules()
+
+    def parameters(self) -> Iterator[Tensor]:
+        for one in self.modules():
+            yield from one.held[:1]
+
+    def buffers(self) -> Iterator[Tensor]:
+        for one in self.modules():
+            yield from one.held[1:]
+
+
 def cache(*values: Any, **inner: Any) -> Any:
     return SimpleNamespace(cache=dict(enumerate(values)), subcaches=inner)
 
@@ -65,13 +86,13 @@ def model(nbytes: int, loaded: int = 0, dynamic: bool = False, device: Device = 
 
 
 def count(*roots: Any) -> dict[tuple[str, int | None], int]:
-    return Counted(Tensor).count(roots)
+    return Counted(Tensor, Module).count(roots)
 
 
 class HeldTensors(unittest.TestCase):
     def test_each_storage_counts_once_however_often_it_is_there(self) -> None:
         tensor = Tensor(10)
-        counted = Counted(Tensor)
+        counted = Counted(Tensor, Module)
         self.assertEqual({("cpu", None): 15}, counted.count([tensor, [tensor, {"samples": tensor}], (Tensor(5),)]))
         self.assertEqual({}, counted.count([tensor]))
 
@@ -87,6 +108,18 @@ class HeldTensors(unittest.TestCase):
         broken.untyped_storage = unittest.mock.Mock(side_effect=NotImplementedError)  # type: ignore[method-assign]
         self.assertEqual({}, count(shared, mapped, broken, object(), "text", None, 5))
 
+    def test_parameters_and_buffers_of_a_module_count(self) -> None:
+        inner = Module(Tensor(1), Tensor(2))
+        self.assertEqual({("cpu", None): 7}, count([Module(Tensor(4), inside=(inner,))], {"again": inner}))
+
+    def test_a_model_and_what_is_inside_it_is_left_out(self) -> None:
+        inner = Module(Tensor(1))
+        model, other = Module(Tensor(4), inside=(inner,)), Module(Tensor(8))
+        counted = Counted(Tensor, Module)
+        counted.leave_out(model)
+        counted.leave_out(SimpleNamespace())  # Of somebody who has none.
+        self.assertEqual({("cpu", None): 8}, counted.count([model, [inner], other]))
+
     def test_circles_and_depths_end(self) -> None:
         circle: list[Any] = [Tensor(1)]
         circle.append(circle)
@@ -96,9 +129,9 @@ class HeldTensors(unittest.TestCase):
         self.assertEqual({("cpu", None): 1}, count(circle, deep))
 
     def test_the_number_of_looks_is_bounded_and_told(self) -> None:
-        counted = Counted(Tensor)
+        counted = Counted(Tensor, Module)
         with unittest.mock.patch.object(held_tensors, "LOOKS_MAX", 10):
-            small = Counted(Tensor)
+            small = Counted(Tensor, Module)
         self.assertEqual(9, small.count([[Tensor(1) for _ in range(50)]])["cpu", None])
         self.assertFalse(small.complete)
         counted.count([[]])
@@ -106,7 +139,7 @@ class HeldTensors(unittest.TestCase):
 
     def test_nothing_is_kept(self) -> None:
         tensor = Tensor(1)
-        counted = Counted(Tensor)
+        counted = Counted(Tensor, Module)
         counted.count([[tensor]])
         gone = weakref.ref(tensor)
         del tensor
@@ -116,7 +149,7 @@ class HeldTensors(unittest.TestCase):
 class Reports(WithSeam):
     def setUp(self) -> None:
         super().setUp()
-        torch = SimpleNamespace(Tensor=Tensor, cuda=SimpleNamespace(is_available=lambda: False))
+        torch = SimpleNamespace(Tensor=Tensor, nn=SimpleNamespace(Module=Module), cuda=SimpleNamespace(is_available=lambda: False))
         self.enterContext(unittest.mock.patch.dict(sys.modules, {"torch": torch}))  # type: ignore[dict-item]
         self.enterContext(unittest.mock.patch.object(holdings, "NODE_SECONDS", 0.0))
         link.service()
@@ -134,6 +167,13 @@ class Reports(WithSeam):
         self.holdings.end_prompt(one)
         self.assertEqual((12 * KIB, 2 * KIB),
                          (self.kinds()["results"]["anonymous_bytes"], self.kinds()["state"]["anonymous_bytes"]))
+        loaded = model(100)
+        loaded.model.model = Module(Tensor(100))
+        self.management.current_loaded_models = [loaded]
+        keeps = SimpleNamespace(model=loaded.model.model, upscaler=Module(Tensor(7 * KIB)))
+        self.holdings.end_prompt(executor(cache(), cache(keeps)))
+        self.assertEqual(7 * KIB, self.kinds()["state"]["anonymous_bytes"])
+        self.management.current_loaded_models = []
         self.holdings.dropped(executor(cache()))
         self.assertEqual(0, self.kinds()["results"]["anonymous_bytes"])
 

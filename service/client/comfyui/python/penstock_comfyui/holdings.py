@@ -45,14 +45,17 @@ class Holdings:
             self._tell(carry)
 
     def end_prompt(self, executor: Any) -> None:
-        self._kept = self._safely(lambda: _kept(executor))
+        self._kept = self._safely(lambda: self._kept_by(executor))
         self._tell(self._safely(self._carry_now))
 
     def dropped(self, executor: Any = None) -> None:
         """Between prompts: models, or with an executor what it had cached."""
         if executor is not None:
-            self._kept = self._safely(lambda: _kept(executor))
+            self._kept = self._safely(lambda: self._kept_by(executor))
         self._tell(self._safely(self._carry_now))
+
+    def _kept_by(self, executor: Any) -> _Found:
+        return _kept(executor, [patcher.model for patcher, _ in self._models()])
 
     def _tell(self, carry: _Found) -> None:
         self._next = time.monotonic() + NODE_SECONDS
@@ -161,13 +164,15 @@ class _Found:
             self.of_torch[where] = self.of_torch.get(where, 0) + nbytes
 
 
-def _kept(executor: Any) -> _Found:
-    """Results first: what a node both returned and kept is a result."""
+def _kept(executor: Any, models: list[Any]) -> _Found:
+    """Results first: what a node both returned and kept is a result. `models` are weights."""
     torch: Any = sys.modules.get("torch")
     found = _Found()
     if torch is None:
         return found
-    counted = Counted(torch.Tensor)
+    counted = Counted(torch.Tensor, torch.nn.Module)
+    for model in models:
+        counted.leave_out(model)
     nodes = [vars(node) for node in _values(executor.caches.objects) if hasattr(node, "__dict__")]
     for kind, roots in (("results", _values(executor.caches.outputs)), ("state", nodes)):
         found.put(kind, "anonymous", 0)
