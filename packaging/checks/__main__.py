@@ -15,11 +15,14 @@ from report import print_report
 
 def main() -> int:
     root = Path(__file__).resolve().parents[2]
-    phases = all_phases(root)
     parser = argparse.ArgumentParser(prog="packaging/selftest")
     parser.add_argument("--list", action="store_true", help="show the phases")
+    parser.add_argument("--with-torch", action="store_true",
+                        help="run the python phase where torch and ComfyUI's other packages are: in build/venv-torch, into "
+                             "which the versions of tests/integration/comfyui/requirements*.txt are installed (3 GB)")
     parser.add_argument("phase", nargs="*", help="run only these")
     arguments = parser.parse_args()
+    phases = all_phases(root, arguments.with_torch)
     if arguments.list:
         print("\n".join(phases))
         return 0

@@ -100,27 +100,23 @@ class Preset:
         return prefix if allowed.returncode == 0 else []
 
 
-def python_tests(root: Path, outcome: Outcome) -> None:
-    """tests/python in a virtual environment with the versions pinned in its requirements.txt."""
+def python_tests(root: Path, outcome: Outcome, with_torch: bool = False) -> None:
+    """tests/python in a virtual environment with the versions pinned in its requirements.txt; with torch, and what ComfyUI
+    needs, at those of tests/integration/comfyui."""
     tests = root / "tests" / "python"
     requirements = tests / "requirements.txt"
     if not requirements.exists():
         outcome.absent = "no tests/python/requirements.txt in the tree"
         return
-    environment = root / "build" / "venv"
-    python = environment / "bin" / "python"
-    stamp = environment / "installed-requirements.txt"
     log = root / "build" / "selftest" / "python.log"
-    if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-        say("  virtual environment")
-        for step in (["python3", "-m", "venv", "--clear", str(environment)],
-                     [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                      "-r", str(requirements)]):
-            if run(step, log, cwd=root, limit_seconds=900) != 0:
-                print_tail(log)
-                outcome.fail("virtual environment", "is there a network and a package index?")
-                return
-        shutil.copyfile(requirements, stamp)
+    comfyui = root / "tests" / "integration" / "comfyui"
+    # Its files list all that is needed, and without dependencies torch is smaller.
+    closed = [comfyui / name for name in ("requirements-nodeps.txt", "requirements.txt")] if with_torch else []
+    environment = root / "build" / ("venv-torch" if with_torch else "venv")
+    python = environment / "bin" / "python"
+    if not _made(environment, closed, requirements, log, root):
+        outcome.fail("virtual environment", "is there a network and a package index?")
+        return
     say("  test python")
     junit = root / "build" / "selftest" / "python.xml"
     junit.unlink(missing_ok=True)
@@ -140,7 +136,24 @@ def python_tests(root: Path, outcome: Outcome) -> None:
             outcome.cases.append(Case("python", "failed", f"exit status {status}"))
 
 
-def all_phases(root: Path) -> dict[str, Callable[[Outcome], None]]:
+def _made(environment: Path, closed: list[Path], requirements: Path, log: Path, root: Path) -> bool:
+    """A virtual environment with what these files pin, those of `closed` without dependencies; kept until they change."""
+    stamp = environment / "installed-requirements.txt"
+    wanted = b"".join(one.read_bytes() for one in (*closed, requirements))
+    if stamp.exists() and stamp.read_bytes() == wanted:
+        return True
+    say(f"  virtual environment {environment.name}")
+    install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    for step in (["python3", "-m", "venv", "--clear", str(environment)],
+                 *([*install, "--no-deps", "-r", str(one)] for one in closed), [*install, "-r", str(requirements)]):
+        if run(step, log, cwd=root, limit_seconds=1800) != 0:
+            print_tail(log)
+            return False
+    stamp.write_bytes(wanted)
+    return True
+
+
+def all_phases(root: Path, with_torch: bool = False) -> dict[str, Callable[[Outcome], None]]:
     """Name -> what to do, in the order in which they run."""
     return {
         "release": Preset(root, "release", "all", "", "bench").run,
@@ -148,5 +161,5 @@ def all_phases(root: Path) -> dict[str, Callable[[Outcome], None]]:
         "lint": lambda outcome: lint(root, outcome),
         "tsan": Preset(root, "tsan", "tsan_tests", "tsan", "bench").run,
         "fuzz": Preset(root, "fuzz", "fuzz_tests", "fuzz", "bench").run,
-        "python": lambda outcome: python_tests(root, outcome),
+        "python": lambda outcome: python_tests(root, outcome, with_torch),
     }
