@@ -246,6 +246,19 @@ class Sharing(Case):
     def read_bytes(self) -> int:
         return self.daemon.total("penstock_read_bytes_total")
 
+    def test_two_first_prompts_at_once_read_their_weights_once(self) -> None:
+        servers = [self.comfy(name=name, on_host=True) for name in ("one", "two")]
+        prompts = [one.submit(server.workflow(seed=SEEDS[0])) for one in servers]
+        for one, prompt in zip(servers, prompts):
+            self.assertTrue(one.image(prompt) == self.plain[self.dtype][SEEDS[0]])
+            self.assertGreater(self.counts(one)["faults"], 0)
+        files = [self.models / self.dtype / name for name in ("diffusion_models/flux.safetensors", "vae/taesd.safetensors")]
+        read = self.read_bytes()
+        print(f"read {read} bytes of {[file.stat().st_size for file in files]}")
+        self.assertGreater(read, 0)
+        # Half of the second one is an encoder, which nobody uses: twice would be more than both.
+        self.assertLessEqual(read, sum(file.stat().st_size for file in files))
+
     def test_one_copy_read_once_and_one_outlives_the_other(self) -> None:
         one, two = self.comfy(name="one", on_host=True), self.comfy(name="two", on_host=True)
         plain = self.plain[self.dtype]
