@@ -19,6 +19,7 @@
 #include "dataplane/device/gpu/gpu_headroom.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
 #include "dataplane/writer/remote_filler.hpp"
+#include "dataplane/writer/sharing_test.hpp"
 #include "service/gpu_usage.hpp"
 
 namespace penstock {
@@ -26,6 +27,9 @@ namespace {
 
 // A driver that is well takes a second or two to start on a machine with many GPUs.
 constexpr auto driver_limit = std::chrono::seconds(20);
+
+// And so does a context. What takes longer is left to the device, whose writer has a watchdog.
+constexpr auto sharing_limit = std::chrono::seconds(20);
 
 // Beside this program, where builds put it, or in the libexec of the same prefix, where installations do.
 std::string writer_path() {
@@ -57,6 +61,17 @@ Outcome<GpuMemory> plan_memory(const GpuDescription& gpu, const DeviceConfig& co
       .headroom = std::make_shared<GpuHeadroom>(gpu.total_bytes, config.headroom_bytes.value_or(0))};
 }
 
+Outcome<WriterProgram> open_writer(const GpuDescription& gpu) {
+  const std::string path = writer_path();
+  auto program =
+      WriterProgram::open(path, {std::string(gpu_vendor_name(gpu.identity.vendor)), gpu.identity.id});
+  if (program) return *std::move(program);
+  return fail(FailureKind::device_unhealthy,
+              fmt::format("{} can't be opened: {}", path, std::strerror(program.error().native)),
+              "install the package whole: penstock-writer lies beside penstockd, or in "
+              "libexec/penstock of the same prefix");
+}
+
 struct OpenedGpu {
   std::shared_ptr<GpuDevice> device;
   UsageFeed::Device usage;
@@ -67,15 +82,8 @@ Outcome<OpenedGpu> open_gpu(const std::shared_ptr<GpuDriver>& driver, const GpuM
   const auto refuse = [](const Error& error) {
     return fail(FailureKind::device_unhealthy, fmt::format("{} ({})", error.operation, error.native));
   };
-  const std::string path = writer_path();
-  auto program =
-      WriterProgram::open(path, {std::string(gpu_vendor_name(gpu.identity.vendor)), gpu.identity.id});
-  if (!program) {
-    return fail(FailureKind::device_unhealthy,
-                fmt::format("{} can't be opened: {}", path, std::strerror(program.error().native)),
-                "install the package whole: penstock-writer lies beside penstockd, or in "
-                "libexec/penstock of the same prefix");
-  }
+  auto program = open_writer(gpu);
+  if (!program) return tl::unexpected(program.error());
   auto owner = GpuFrameOwner::open(driver, memory.frames, memory.headroom);
   if (!owner) return refuse(owner.error());
   RemoteFillerOptions options;
@@ -104,7 +112,6 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                                const std::shared_ptr<GpuDriver>& driver, std::uint64_t frames_max,
                                const std::shared_ptr<HostTier>& tier) {
   const GpuDescription& gpu = driver->description();
-  if (!gpu.has_vmm) return fail(FailureKind::device_unhealthy, gpu.why_no_vmm);
   auto memory = plan_memory(gpu, wanted);
   if (!memory) return tl::unexpected(memory.error());
   auto opened = open_gpu(driver, *memory);
@@ -127,6 +134,50 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                        .writer = std::shared_ptr<FrameWriter>(device, &device->writer())});
 }
 
+// All GPUs at once: each test waits for its driver most of the time.
+std::vector<SharingTest> start_tests(const std::vector<std::shared_ptr<GpuDriver>>& gpus) {
+  std::vector<SharingTest> tests;
+  for (const std::shared_ptr<GpuDriver>& gpu : gpus) {
+    const GpuDescription& about = gpu->description();
+    auto program = open_writer(about);
+    // What it lacks is told when the device is opened.
+    if (!about.has_vmm || !program) {
+      tests.emplace_back();
+      continue;
+    }
+    program->arguments.insert(program->arguments.begin(), std::string(self_test_option));
+    tests.push_back(SharingTest::start(*program));
+  }
+  return tests;
+}
+
+// Those of the GPUs that are worth a device. What keeps the others from it won't pass while the service runs, so they are
+// no devices in quarantine, and each is said once.
+std::vector<std::shared_ptr<GpuDriver>> can_share(const std::vector<std::shared_ptr<GpuDriver>>& gpus,
+                                                  bool& some_need_copies) {
+  std::vector<SharingTest> tests = start_tests(gpus);
+  const auto end = std::chrono::steady_clock::now() + sharing_limit;
+  std::vector<std::shared_ptr<GpuDriver>> kept;
+  for (std::size_t at = 0; at < gpus.size(); ++at) {
+    const GpuDescription& gpu = gpus[at]->description();
+    const SharingAnswer answer = tests[at].finish(end, [&gpu](std::string_view line) {
+      spdlog::warn("device {}: its self-test says: {}", gpu.identity.id, line);
+    });
+    if (gpu.has_vmm && answer.kind != SharingAnswer::Kind::cannot_share) {
+      // Also one that failed otherwise: its writer tries again, and what it finds then is the device's state.
+      if (!answer.why.empty())
+        spdlog::warn("device {}: whether its memory can be shared is not known yet: {}", gpu.identity.id,
+                     answer.why);
+      kept.push_back(gpus[at]);
+      continue;
+    }
+    some_need_copies = true;
+    spdlog::warn("device {} is not used, its memory can't be shared: {}; {}", gpu.identity.id,
+                 gpu.has_vmm ? answer.why : gpu.why_no_vmm, whole_copies);
+  }
+  return kept;
+}
+
 void say_state(const VendorReport& report, DeviceUse wanted) {
   const std::string text =
       fmt::format("{} driver: {}{}{}", gpu_vendor_name(report.vendor), vendor_state_name(report.state),
@@ -141,19 +192,19 @@ void say_state(const VendorReport& report, DeviceUse wanted) {
 
 }  // namespace
 
-std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors,
-                                           const std::shared_ptr<HostTier>& tier) {
-  std::vector<DeviceSetup> devices;
+GpuDevices start_gpu_devices(const Config& config, std::uint64_t descriptors,
+                             const std::shared_ptr<HostTier>& tier) {
+  GpuDevices found;
   const std::uint64_t frames_max = descriptors_for_frames(descriptors);
   for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
     const DeviceConfig& wanted = vendor == GpuVendor::cuda ? config.cuda : config.hip;
     if (wanted.enabled == DeviceUse::off) continue;
     const OpenedVendor opened = open_vendor_within(vendor, driver_limit);
     say_state(opened.report, wanted.enabled);
-    for (const std::shared_ptr<GpuDriver>& gpu : opened.gpus) {
+    for (const std::shared_ptr<GpuDriver>& gpu : can_share(opened.gpus, found.some_need_copies)) {
       auto device = start_gpu(config, wanted, gpu, frames_max, tier);
       if (device) {
-        devices.push_back(std::move(*device));
+        found.devices.push_back(std::move(*device));
       } else {
         const Failure& why = device.error();
         spdlog::warn("device {} is not used: {}{}{}", gpu->description().identity.id, why.message,
@@ -161,7 +212,7 @@ std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t d
       }
     }
   }
-  return devices;
+  return found;
 }
 
 }  // namespace penstock

@@ -11,9 +11,15 @@
 
 namespace penstock {
 
+struct GpuDevices {
+  std::vector<DeviceSetup> devices;
+  bool some_need_copies =
+      false;  // Of a GPU whose memory can't be shared: clients get whole tables, from host memory.
+};
+
 // Called on a thread that lives as long as the devices: the death of the thread that starts writers ends them.
 // `tier`, if there is one, is given to those that don't share the machine's memory: there it would be a second copy.
-std::vector<DeviceSetup> start_gpu_devices(const Config& config, std::uint64_t descriptors,
-                                           const std::shared_ptr<HostTier>& tier);
+GpuDevices start_gpu_devices(const Config& config, std::uint64_t descriptors,
+                             const std::shared_ptr<HostTier>& tier);
 
 }  // namespace penstock

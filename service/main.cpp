@@ -150,11 +150,12 @@ Outcome<void> Daemon::start() {
 // GPUs first: clients that name no device get the first one.
 Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
   tier_ = make_host_tier(locked_budget(config_, *headroom_), *headroom_, descriptors);
-  devices_ = start_gpu_devices(config_, descriptors, tier_);
+  GpuDevices gpus = start_gpu_devices(config_, descriptors, tier_);
+  devices_ = std::move(gpus.devices);
   if (std::ranges::none_of(devices_, [](const DeviceSetup& one) { return one.tier != nullptr; }))
     tier_.reset();
   if (config_.host.enabled == DeviceUse::on ||
-      (config_.host.enabled == DeviceUse::automatic && devices_.empty())) {
+      (config_.host.enabled == DeviceUse::automatic && (devices_.empty() || gpus.some_need_copies))) {
     auto host = start_host_device(config_, *headroom_, descriptors);
     if (!host) return tl::unexpected(host.error());
     devices_.push_back(std::move(*host));

@@ -9,7 +9,6 @@
 #include "dataplane/kernels/convert.hpp"
 
 namespace penstock {
-namespace {
 
 Outcome<std::shared_ptr<GpuDriver>> find_gpu(GpuVendor vendor, const std::string& id) {
   OpenedVendor opened = open_vendor(vendor, DriverLoading::load);
@@ -21,6 +20,8 @@ Outcome<std::shared_ptr<GpuDriver>> find_gpu(GpuVendor vendor, const std::string
   return fail(FailureKind::device_unhealthy, "no GPU " + id + " (driver " + why + ")",
               std::move(opened.report.remedy));
 }
+
+namespace {
 
 // As the drivers number it.
 constexpr DriverCode out_of_memory{.native = 2, .call = "checksum of a frame that was read out"};

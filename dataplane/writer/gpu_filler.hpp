@@ -14,6 +14,9 @@
 
 namespace penstock {
 
+// `id`: as name_gpus gives it. Loads the driver; may hang.
+Outcome<std::shared_ptr<GpuDriver>> find_gpu(GpuVendor vendor, const std::string& id);
+
 class GpuFiller final : public HostedFiller {
  public:
   // `id`: as name_gpus gives it. Loads the driver, passes one frame through all that the service needs of it, and opens

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock-writer KIND [DEVICE]: fills the frames of one device for penstockd, which starts it and talks to it through
-// descriptor 3. Nobody else runs it. Ends with the service.
+// penstock-writer [--self-test] KIND [DEVICE]: fills the frames of one device for penstockd, which starts it and talks to it through
+// descriptor 3. Nobody else runs it. Ends with the service. With --self-test it only tests the device, and answers there.
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -17,6 +17,7 @@
 #include "dataplane/device/gpu/gpu_identity.hpp"
 #include "dataplane/writer/gpu_filler.hpp"
 #include "dataplane/writer/host_filler.hpp"
+#include "dataplane/writer/sharing_test.hpp"
 #include "dataplane/writer/writer_loop.hpp"
 
 namespace penstock {
@@ -70,6 +71,16 @@ int serve(const std::string& kind, const std::string& id) {
   ::_exit(exit_failed);
 }
 
+// Ends without giving back what a driver that answered oddly may hang on.
+[[noreturn]] void test(const std::string& kind, const std::string& id) {
+  follow_the_service();
+  for (const GpuVendor vendor : {GpuVendor::cuda, GpuVendor::hip}) {
+    if (kind != gpu_vendor_name(vendor)) continue;
+    ::_exit(answer_sharing_test(vendor, id, writer_socket_number) ? exit_done : exit_failed);
+  }
+  ::_exit(exit_usage);
+}
+
 }  // namespace
 }  // namespace penstock
 
@@ -77,6 +88,10 @@ int main(int count, char** words) {
   if (count < 2 || !penstock::is_our_socket()) {
     std::fprintf(stderr, "penstock-writer is started by penstockd, not by hand\n");
     return penstock::exit_usage;
+  }
+  if (words[1] == penstock::self_test_option) {
+    if (count != 4) return penstock::exit_usage;
+    penstock::test(words[2], words[3]);
   }
   return penstock::serve(words[1], count > 2 ? words[2] : "");
 }

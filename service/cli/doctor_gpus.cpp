@@ -49,6 +49,7 @@ Json as_json(const SelfTestReport& test) {
   }
   return {{"passed", test.passed},
           {"problem", test.problem},
+          {"cannot_share", test.cannot_share},
           {"frames_come_zeroed", test.was_zero},
           {"steps", std::move(steps)}};
 }
@@ -56,13 +57,12 @@ Json as_json(const SelfTestReport& test) {
 std::string remedy_of(const SelfTestReport& test) {
   constexpr std::int32_t not_permitted = 800;
   if (test.lacked_memory) return "free some of its memory";
-  if (!test.steps.empty() && test.steps.back().code.native == not_permitted) {
-    return "memory of this GPU may not be shared here: a MIG slice or confidential computing may forbid it, "
-           "or a container "
-           "without the GPU's device files (/dev/nvidiactl, /dev/nvidia-uvm); use the whole GPU, or host "
-           "memory as the device";
-  }
-  return "update the driver";
+  if (!test.cannot_share) return "update the driver";
+  if (test.steps.back().code.native != not_permitted) return whole_copies;
+  return fmt::format(
+      "{}; a MIG slice or confidential computing may forbid sharing, or a container without the GPU's device "
+      "files (/dev/nvidiactl, /dev/nvidia-uvm): there, use the whole GPU",
+      whole_copies);
 }
 
 Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
@@ -78,7 +78,7 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
   Check check{.name = gpu.identity.id, .detail = "", .remedy = ""};
   if (!gpu.has_vmm) {
     check.state = "degraded";
-    check.detail = fmt::format("{}: {}", gpu.identity.name, gpu.why_no_vmm);
+    check.detail = fmt::format("usable without sharing: {}: {}", gpu.identity.name, gpu.why_no_vmm);
     check.remedy = whole_copies;
   } else {
     const SelfTestReport test = run_self_test_within(driver, default_gpu_frame_bytes(gpu), driver_limit);
@@ -87,6 +87,7 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
     check.detail = fmt::format("{} at {}, {} of {} free, self-test {}", gpu.identity.name,
                                to_text(gpu.identity.pci), format_bytes(test.memory.free_bytes),
                                format_bytes(gpu.total_bytes), test.passed ? "passed" : test.problem);
+    if (test.cannot_share) check.detail = "usable without sharing: " + check.detail;
     if (!test.passed) {
       check.state = "degraded";
       check.remedy = remedy_of(test);

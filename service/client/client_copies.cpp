@@ -20,7 +20,8 @@ void say_that_nothing_is_shared(const GpuDescription& gpu) {
   const std::string line = fmt::format(
       "penstock: memory of {} can't be shared ({}): tables there are whole copies of this process's "
       "own, which the service does not count\n",
-      gpu.identity.id, gpu.why_no_vmm);
+      gpu.identity.id,
+      gpu.has_vmm ? "the service has no such device, its log says why" : gpu.why_no_vmm.c_str());
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 

@@ -96,12 +96,6 @@ Outcome<PlainGpu> ProcessGpus::find_plain(const GpuName& name) {
     std::unique_ptr<DriverContext> context;
     refused = gpu->adopt_context(context);
     if (!refused.ok()) continue;
-    if (description.has_vmm) {
-      return fail(FailureKind::not_found,
-                  fmt::format("the service has no device {}", description.identity.id),
-                  "its memory could be shared: `penstock doctor` and the service's log say why the service "
-                  "does not use it");
-    }
     return PlainGpu{{gpu, std::move(opened->streams)}, std::move(context)};
   }
   return tl::unexpected(seen ? no_context(told, refused) : not_seen(told));

@@ -21,7 +21,7 @@ struct GpuName {
 };
 std::optional<GpuName> gpu_name(std::string_view text);
 
-// A GPU without page by page memory, in a context of the program's.
+// A GPU that the service does not share, in a context of the program's.
 struct PlainGpu {
   ProcessGpu gpu;
   std::shared_ptr<DriverContext> context;
@@ -31,8 +31,8 @@ class ProcessGpus {
  public:
   // By the service's id. `unsupported` when this process has no driver for it, or does not see the GPU.
   Outcome<ProcessGpu> find(GpuVendor vendor, const std::string& id);
-  // A GPU that is no device of the service's, since its memory can't be shared; without an id the calling thread's current
-  // one. `not_found` when it could be shared: then the service has its reasons. `unsupported` as above, or without a context.
+  // A GPU that is no device of the service's; without an id the calling thread's current one. Whether the driver claims to
+  // share its memory is of no account: the service has tried. `unsupported` as above, or without a context.
   Outcome<PlainGpu> find_plain(const GpuName& name);
 
  private:

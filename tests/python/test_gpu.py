@@ -230,7 +230,11 @@ class WithoutSharing(unittest.TestCase):
     def test_a_table_is_copied_whole_and_freed_with_its_last_view(self) -> None:
         for vendor, library, more in (("cuda", "libcuda.so.1", {"PENSTOCK_FAKE_NO_VMM": "1"}),
                                       ("hip", "libamdhip64.so.6", {"PENSTOCK_FAKE_HIP_VERSION": "6.1"}),
-                                      ("hip", "libamdhip64.so.7", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"})):
+                                      ("hip", "libamdhip64.so.7", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"}),
+                                      # Drivers that promise it, and refuse when they are asked:
+                                      ("cuda", "libcuda.so.1", {"PENSTOCK_FAKE_FAULTS": "cuMemExportToShareableHandle:800"}),
+                                      ("cuda", "libcuda.so.1", {"PENSTOCK_FAKE_FAULTS": "cuMemMap:801"}),
+                                      ("hip", "libamdhip64.so.7", {"PENSTOCK_FAKE_QUIRKS": "+keep_until_free"})):
             with self.subTest(vendor, more=more):
                 found = daemon.BUILD / "fakes" / vendor / library
                 if not found.exists():

@@ -19,6 +19,8 @@ constexpr int rounds_max = 3;
 // Drivers may give memory back a little later than they say.
 constexpr auto return_limit = std::chrono::milliseconds(300);
 constexpr auto return_poll = std::chrono::milliseconds(1);
+// Both vendors' numbers; the first is what MIG slices and confidential computing answer.
+constexpr std::int32_t not_permitted = 800, not_supported = 801;
 
 // One run. Each step is tried only if all before it went well; the destructor undoes what was done.
 class SelfTest {
@@ -39,6 +41,7 @@ class SelfTest {
   std::uint64_t free_bytes();
   bool comes_back(std::uint64_t free_before);
   void undo();
+  bool make_and_map_steps();
 
   GpuDriver& driver_;
   const std::uint64_t bytes_;
@@ -71,6 +74,13 @@ SelfTestReport SelfTest::run() {
 }
 
 bool SelfTest::make_and_map() {
+  if (make_and_map_steps()) return true;
+  const std::int32_t native = report_.steps.back().code.native;
+  report_.cannot_share = native == not_permitted || native == not_supported;
+  return false;
+}
+
+bool SelfTest::make_and_map_steps() {
   if (!step("create", driver_.create(bytes_, made_))) return false;
   has_made_ = true;
   if (!step("export", driver_.export_fd(made_, fd_))) return false;
@@ -154,10 +164,14 @@ void SelfTest::undo() {
 
 SelfTestReport run_self_test(GpuDriver& driver, std::uint64_t frame_bytes) {
   SelfTestReport report;
+  bool each_time = true;
   for (int round = 0; round < rounds_max; ++round) {
     report = SelfTest(driver, frame_bytes).run();
-    if (report.passed || !report.steps.back().code.ok() || report.returns_only_with_range) break;
+    if (report.passed || !report.steps.back().code.ok()) return report;
+    each_time = each_time && report.returns_only_with_range;
   }
+  // Found once it may have been somebody else, who gave memory back just then.
+  report.returns_only_with_range = report.cannot_share = each_time;
   return report;
 }
 

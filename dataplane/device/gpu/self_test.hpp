@@ -23,9 +23,12 @@ struct SelfTestReport {
   bool lacked_memory = false;  // It did not come to its end because the GPU is full, and says nothing else.
   bool was_zero = false;       // The driver gave a frame that was zero. For the figures; nobody relies on it.
   bool returns_only_with_range = false;  // Its bytes came back when the address range was freed, not before.
-  std::vector<SelfTestStep> steps;       // In order; the last one is the one that failed, if any did.
-  DeviceMemoryFigures memory;            // At the start.
-  std::string problem;                   // One line; empty when passed.
+  // The driver does not permit or support what sharing needs, or the one above: no other try will go better, and whatever
+  // needs no sharing may well work.
+  bool cannot_share = false;
+  std::vector<SelfTestStep> steps;  // In order; the last one is the one that failed, if any did.
+  DeviceMemoryFigures memory;       // At the start.
+  std::string problem;              // One line; empty when passed.
 };
 
 // Blocks. What was made is given back whatever fails.

@@ -218,13 +218,14 @@ typedef struct {
   uint64_t scale_offset;    /* file offset of an F32 scalar multiplied in; UINT64_MAX: none */
 } pst_manifest_entry;
 
-/* `device` may also name a GPU that is none of the service's because its driver can't share memory (no virtual memory
- * management): the one whose context is current in the calling thread, and outlives the table. The table is then a copy of
- * this process's own: one allocation for all of it at open (PST_EXHAUSTED without room), filled by pst_fault from the table
- * on the service's host device (open there with PST_AGENT and copy_on_write 1, if it was not yet), freed at close. Its pages
- * never leave it, can be written to, and count for nobody: the service doesn't see them. Once a process and GPU a line on
- * stderr says so. Files and assembled tables; anonymous ones are PST_UNSUPPORTED. A GPU that could share, and is not used by
- * the service, is PST_NOT_FOUND. */
+/* `device` may also name a GPU that is none of the service's because its memory can't be shared (a driver without virtual
+ * memory management, or one that refuses, as on MIG slices), or because the configuration turns it off: the one whose
+ * context is current in the calling thread, and outlives the table. The table is then a copy of this process's own: one
+ * allocation for all of it at open (PST_EXHAUSTED without room), filled by pst_fault from the table on the service's host
+ * device (open there with PST_AGENT and copy_on_write 1, if it was not yet; PST_UNSUPPORTED where there is none), freed at
+ * close. Its pages never leave it, can be written to, and count for nobody: the service doesn't see them. Once a process and
+ * GPU a line on stderr says so. Files and assembled tables; anonymous ones are PST_UNSUPPORTED, and so is a GPU that this
+ * process does not see. */
 
 /* File table: the checkpoint's own layout, shared read-only. Address space is reserved at once, nothing is loaded. One
  * content is one table in a process: opening it again gives a second handle to the same pages and pins, and needs the

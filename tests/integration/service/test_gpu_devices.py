@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def needs_device_code(case: unittest.TestCase) -> None:
         case.skipTest("requires device code: nvcc, and a build without sanitizers")
 
 
-class GpuDevices(unittest.TestCase):
+class OnFakes(unittest.TestCase):
     def start(self, vendor: str, extra: str = "", **more: str) -> GpuDaemon:
         needs_fakes(self, vendor)
         return self.enterContext(GpuDaemon(vendor, extra, **more))
@@ -101,6 +100,16 @@ class GpuDevices(unittest.TestCase):
         self.assertGreaterEqual(answer["bytes"], tensors * 4 * MIB)
         return path
 
+    @staticmethod
+    def lives(pidfd: int) -> bool:
+        try:
+            signal.pidfd_send_signal(pidfd, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class GpuDevices(OnFakes):
     def test_each_vendor_is_shown_and_loads(self) -> None:
         for vendor in VENDORS:
             with self.subTest(vendor), GpuDaemon(vendor) as running:
@@ -184,21 +193,11 @@ class GpuDevices(unittest.TestCase):
             self.assertIn(f"is not used: {folder}/penstock-writer can't be opened: No such file", running.log())
             self.assertIn("install the package whole", running.log())
 
-    def test_memory_that_may_not_be_shared_is_said_so_by_doctor(self) -> None:
-        needs_fakes(self, "cuda")
-        for code, remedy in ((800, "MIG"), (2, "free some of its memory"), (999, "update the driver")):
-            environment = dict(os.environ, LD_LIBRARY_PATH=str(fakes("cuda")), PENSTOCK_SOCKET="/nonexistent/socket",
-                               PENSTOCK_FAKE_FAULTS=f"cuMemExportToShareableHandle:{code}")
-            done = subprocess.run([daemon.PENSTOCK, "--json", "doctor"], env=environment, capture_output=True,
-                                  text=True, check=False)
-            checks = [one for one in json.loads(done.stdout)["checks"] if one["name"].startswith("cuda-")]
-            self.assertIn(remedy, checks[0]["remedy"], checks)
-
     def test_a_gpu_that_fails_its_self_test_is_not_used(self) -> None:
         for vendor in VENDORS:
             with self.subTest(vendor):
                 running = self.start(vendor, extra='[device.host]\nenabled = "on"\n',
-                                     PENSTOCK_FAKE_FAULTS=f"{MEMORY_CALLS[vendor]}Map:801")
+                                     PENSTOCK_FAKE_FAULTS=f"{MEMORY_CALLS[vendor]}Map:999")
                 path = running.folder / "m.safetensors"
                 daemon.write_checkpoint(path)
                 self.assertEqual("device_unhealthy", running.ask("load", str(path))["error"]["kind"])
@@ -208,7 +207,7 @@ class GpuDevices(unittest.TestCase):
                 self.assertIn("penstock explain", said["hint"])
                 checks = running.ask("doctor")["checks"]
                 self.assertEqual("degraded", next(one["state"] for one in checks if one["name"] == "service"))
-                self.assertIn(f"failed its self-test: map: {MEMORY_CALLS[vendor]}Map answered 801", running.log())
+                self.assertIn(f"failed its self-test: map: {MEMORY_CALLS[vendor]}Map answered 999", running.log())
                 self.assertNotIn("error", running.ask("load", str(path), "--device", "host"))
 
     def test_a_writer_that_works_again_ends_the_quarantine(self) -> None:
@@ -273,64 +272,6 @@ class GpuDevices(unittest.TestCase):
                     self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
                 finally:
                     os.close(pidfd)
-
-    def test_a_driver_that_hangs_does_not_hold_up_the_stop(self) -> None:
-        for vendor in VENDORS:
-            with self.subTest(vendor):
-                running = self.start(vendor, PENSTOCK_FAKE_FAULTS=f"{MEMORY_CALLS[vendor]}Create:hang@2")
-                path = running.folder / "m.safetensors"
-                daemon.write_checkpoint(path, tensors=24)
-                with subprocess.Popen([daemon.PENSTOCK, "load", str(path)], env=running.environment, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL) as load:
-                    self.assertTrue(daemon.wait_until(lambda: running.device()["resident_bytes"] == PAGE))
-                    (writer,) = running.writers()
-                    pidfd = os.pidfd_open(writer)
-                    try:
-                        began = time.monotonic()
-                        self.assertEqual(1, running.stop(20))
-                        self.assertLess(time.monotonic() - began, 4.0)
-                        self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
-                    finally:
-                        os.close(pidfd)
-                    load.wait(20)
-                self.assertRegex(running.log(), f"device {vendor}-[0-9a-f]{{8}}: its driver has not returned from create")
-
-    @staticmethod
-    def lives(pidfd: int) -> bool:
-        try:
-            signal.pidfd_send_signal(pidfd, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
-    def test_host_memory_serves_where_no_gpu_can(self) -> None:
-        for more in ({"PENSTOCK_FAKE_STUB": "1"}, {"PENSTOCK_FAKE_DEVICES": "0"}, {"PENSTOCK_FAKE_NO_VMM": "1"},
-                     {"PENSTOCK_FAKE_FAULTS": "cuInit:803"}):
-            with self.subTest(more), GpuDaemon("cuda", **more) as running:
-                needs_fakes(self, "cuda")
-                self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
-                self.assertIn("cuda driver: ", running.log())
-
-    def test_without_page_by_page_memory_nothing_is_shared_there_and_that_is_said_once(self) -> None:
-        # Clients then use host memory as the device, and copy whole tables to their GPU.
-        for vendor, more, why in (("cuda", {"PENSTOCK_FAKE_NO_VMM": "1"}, "virtual memory management"),
-                                  ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "6.1"}, "6.2"),
-                                  ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"}, "address range")):
-            with self.subTest(more):
-                running = self.start(vendor, **more)
-                self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
-                self.assertEqual([], running.writers())
-                for _ in range(2):
-                    self.load(running, tensors=4)
-                lines = [line for line in running.log().splitlines() if "usable_without_vmm" in line]
-                self.assertEqual(1, len(lines), running.log())
-                self.assertIn(why, lines[0])
-                self.assertEqual(0, running.stop())
-
-    def test_the_old_layout_of_hip_is_refused(self) -> None:
-        running = self.start("hip", PENSTOCK_FAKE_HIP_VERSION="5.2")
-        self.assertEqual(["host"], [device["kind"] for device in running.ask("status")["devices"]])
-        self.assertRegex(running.log(), "hip driver: broken: .*5.2")
 
     @unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, which look at types through pipes of their own")
     def test_a_service_with_few_descriptors_holds_what_it_can(self) -> None:

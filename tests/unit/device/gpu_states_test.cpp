@@ -207,6 +207,26 @@ TEST(GpuSelfTest, TellsAFullGpuFromABrokenOne) {
   EXPECT_EQ(lacked_memory({}), "true false");
 }
 
+TEST(GpuSelfTest, TellsWhatForbidsSharingFromWhatMayPass) {
+  const auto cannot_share = [](const char* name, const Environment& environment) {
+    return with_fake(name, environment, [](const FakeGpu& fake) {
+      return fmt::format("{}", run_self_test(*fake.gpu(), 32 * mib).cannot_share);
+    });
+  };
+  for (const char* call : {"MemCreate", "MemExportToShareableHandle", "MemImportFromShareableHandle",
+                           "MemAddressReserve", "MemMap", "MemSetAccess"}) {
+    for (const int code : {800, 801, 2, 46, 999}) {
+      const char* const told = code == 800 || code == 801 ? "true" : "false";
+      const std::string fault = fmt::format("{}:{}@1", call, code);
+      EXPECT_EQ(cannot_share("cuda", {{"PENSTOCK_FAKE_FAULTS", "cu" + fault}}), told) << fault;
+      EXPECT_EQ(cannot_share("hip-7.1", {{"PENSTOCK_FAKE_FAULTS", "hip" + fault}}), told) << fault;
+    }
+  }
+  EXPECT_EQ(cannot_share("hip-7.1", {{"PENSTOCK_FAKE_QUIRKS", "+keep_until_free"}}), "true");
+  EXPECT_EQ(cannot_share("cuda", {{"PENSTOCK_FAKE_FAULTS", "cuMemcpyHtoDAsync:801"}}), "false");
+  EXPECT_EQ(cannot_share("cuda", {}), "false");
+}
+
 TEST(GpuSelfTest, ASlowOrHungDriverIsLeftBehind) {
   const std::string found = with_fake(
       "cuda", {{"PENSTOCK_FAKE_FAULTS", "cuMemMap:hang"}},
