@@ -26,6 +26,9 @@ const char* broken_rule(const pstw_manifest_piece& piece, std::uint32_t files, s
   if (piece.stored >= dtype_count || piece.wanted >= dtype_count) return "dtype of a piece";
   if ((piece.flags & ~PSTW_PIECE_SCALE_SOURCE) != 0 || piece.reserved != 0) return "a reserved field is used";
   const auto scale = std::bit_cast<float>(piece.scale_bits);
+  // It would be ignored where bytes are copied, and multiplied in where a kernel takes each piece for a conversion.
+  if (piece.stored == piece.wanted && (scale != 1.0f || (piece.flags & PSTW_PIECE_SCALE_SOURCE) != 0))
+    return "a scale, and no conversion that applies it";
   if (!std::isfinite(scale)) return "scale of a piece";
   if ((piece.flags & PSTW_PIECE_SCALE_SOURCE) == 0)
     return piece.scale_offset == 0 ? nullptr : "scale of a piece";

@@ -84,10 +84,28 @@ TEST(Manifest, RefusesOtherThanCanonicalBytes) {
   EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.flags = 2; }));
   EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.reserved = 1; }));
   EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.scale_offset = 1; }));
-  EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.scale_bits = 0x7f800000; }));
-  EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.scale_bits = 0x7fc00001; }));
+  EXPECT_TRUE(refuses_piece(2, [](Piece& piece) { piece.scale_bits = 0x7f800000; }));
+  EXPECT_TRUE(refuses_piece(2, [](Piece& piece) { piece.scale_bits = 0x7fc00001; }));
   EXPECT_TRUE(refuses_piece(1, [](Piece& piece) { piece.scale_bits = 0x3f000000; }));
   EXPECT_TRUE(refuses_piece(1, [](Piece& piece) { piece.scale_offset = UINT64_MAX - 2; }));
+}
+
+TEST(Manifest, RefusesAScaleThatNoConversionApplies) {
+  const std::string rule = "a scale, and no conversion that applies it";
+  Manifest fixed = sample();
+  fixed.pieces[0].scale = 0.5f;
+  Manifest read = sample();
+  read.pieces[0].scale_source = Extent{20, 4};
+  for (const Manifest& manifest : {fixed, read}) {
+    const auto built = build_manifest(manifest);
+    ASSERT_FALSE(built);
+    EXPECT_EQ(built.error().operation, rule);
+  }
+  using Piece = pstw_manifest_piece;
+  EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.scale_bits = 0x3f000000; }));
+  EXPECT_TRUE(refuses_piece(0, [](Piece& piece) { piece.flags = PSTW_PIECE_SCALE_SOURCE; }));
+  EXPECT_TRUE(refuses_piece(1, [](Piece& piece) { piece.wanted = piece.stored; }));
+  EXPECT_FALSE(refuses_piece(2, [](Piece& piece) { piece.scale_bits = 0x40000000; }));
 }
 
 TEST(Manifest, RefusesALyingHeader) {
@@ -117,7 +135,7 @@ TEST(Manifest, RefusesToBuildWhatIsNotCanonical) {
   overlapping.pieces[1].table_offset = 63;
   EXPECT_FALSE(build_manifest(overlapping));
   Manifest infinite = sample();
-  infinite.pieces[0].scale = std::numeric_limits<float>::infinity();
+  infinite.pieces[2].scale = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(build_manifest(infinite));
   Manifest wide_scale = sample();
   wide_scale.pieces[1].scale_source = Extent{20, 8};
