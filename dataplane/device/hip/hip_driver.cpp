@@ -54,13 +54,10 @@ DriverCode HipDriver::release(MemoryHandle handle) {
 DriverCode HipDriver::import_fd(int fd, MemoryHandle& imported) {
   if (const DriverCode selected = select(); !selected.ok()) return selected;
   void* const by_value = reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd));
-  void* const first = quirks_.import == HipImport::by_value ? by_value : &fd;
+  void* const shared = quirks_.import == HipImport::by_value ? by_value : &fd;
   HipMemHandle handle = nullptr;
-  HipResult result = table_->mem_import(&handle, first, hip_mem_handle_posix_fd);
-  if (result != hip_success && quirks_.import == HipImport::by_trial) {
-    result = table_->mem_import(&handle, by_value, hip_mem_handle_posix_fd);
-  }
-  const DriverCode code{result, "hipMemImportFromShareableHandle"};
+  const DriverCode code{table_->mem_import(&handle, shared, hip_mem_handle_posix_fd),
+                        "hipMemImportFromShareableHandle"};
   if (code.ok()) imported = handle_of(handle);
   return code;
 }

@@ -12,22 +12,21 @@ struct Row {
   int from_major, from_minor;
   HipSupport support;
   HipImport import;
-  bool memory_returns_with_range;
   std::uint32_t descriptors_per_frame;
   const char* why;
 };
 
 // Each row holds until the next one begins.
 constexpr std::array rows{
-    Row{0, 0, HipSupport::refused, HipImport::by_pointer, false, 1,
+    Row{0, 0, HipSupport::refused, HipImport::by_pointer, 1,
         "before ROCm 6.0 there is no virtual memory management, and 5.2 orders its structures differently"},
-    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, false, 1,
+    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, 1,
         "before ROCm 6.2 memory can't be exported as a descriptor"},
-    Row{6, 2, HipSupport::full, HipImport::by_pointer, false, 1, ""},
-    Row{7, 1, HipSupport::full, HipImport::by_value, false, 1, ""},
-    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, true, 1,
+    Row{6, 2, HipSupport::full, HipImport::by_pointer, 1, ""},
+    Row{7, 1, HipSupport::full, HipImport::by_value, 1, ""},
+    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, 1,
         "ROCm 7.2 gives memory back only when its address range is freed"},
-    Row{7, 3, HipSupport::full, HipImport::by_value, false, 2, ""},
+    Row{7, 3, HipSupport::full, HipImport::by_value, 2, ""},
 };
 
 }  // namespace
@@ -50,7 +49,6 @@ HipQuirks hip_quirks(const HipVersion& version) {
   return {.support = last->support,
           .why = last->why,
           .import = last->import,
-          .memory_returns_with_range = last->memory_returns_with_range,
           .descriptors_per_frame = last->descriptors_per_frame};
 }
 

@@ -94,7 +94,16 @@ TEST(HipQuirks, FollowTheVersion) {
   EXPECT_EQ(of(7, 1).support, HipSupport::full);
   EXPECT_EQ(of(7, 1).import, HipImport::by_value);
   EXPECT_EQ(of(7, 2).support, HipSupport::without_vmm);
-  EXPECT_TRUE(of(7, 2).memory_returns_with_range);
+  EXPECT_NE(of(7, 2).why, "");
+  for (const auto& [major, minor] : {std::pair{7, 3}, {7, 9}, {8, 0}}) {
+    EXPECT_EQ(of(major, minor).support, HipSupport::full);
+    EXPECT_EQ(of(major, minor).import, HipImport::by_value);
+    EXPECT_EQ(of(major, minor).descriptors_per_frame, 2u);
+    EXPECT_EQ(of(major, minor).why, "");
+  }
+  for (const auto& [major, minor] : {std::pair{6, 2}, {7, 0}, {7, 1}}) {
+    EXPECT_EQ(of(major, minor).descriptors_per_frame, 1u);
+  }
   EXPECT_EQ(to_text(hip_version(50221153)), "5.2.21153");
 }
 
