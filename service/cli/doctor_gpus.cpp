@@ -74,7 +74,9 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
                 {"pci", to_text(gpu.identity.pci)},
                 {"total_bytes", gpu.total_bytes},
                 {"shares_host_memory", gpu.shares_host_memory},
-                {"has_vmm", gpu.has_vmm}};
+                {"has_vmm", gpu.has_vmm},
+                {"architecture", gpu.architecture},
+                {"experimental", gpu.is_experimental}};
   Check check{.name = gpu.identity.id, .detail = "", .remedy = ""};
   if (!gpu.has_vmm) {
     check.state = "degraded";
@@ -93,6 +95,8 @@ Check check_gpu(const std::shared_ptr<GpuDriver>& driver, Json& gpus) {
       check.remedy = remedy_of(test);
     }
   }
+  if (gpu.is_experimental)
+    check.detail += fmt::format(", experimental: nobody has told that sharing works on {}", gpu.architecture);
   gpus.push_back(std::move(entry));
   return check;
 }

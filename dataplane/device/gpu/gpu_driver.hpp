@@ -35,6 +35,9 @@ struct GpuDescription {
   bool has_vmm = false;  // Memory can be made, exported as a descriptor and mapped page by page.
   std::string why_no_vmm;
   bool shares_host_memory = false;  // Its memory is the machine's.
+  std::string architecture;         // "gfx90a", where the vendor tells; for reports.
+  bool is_experimental =
+      false;  // Its kind has open reports of wrong bytes, or nobody tells of any use of it.
   // Held by the process that makes a frame, the exported one included.
   std::uint32_t descriptors_per_frame = 1;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include <dlfcn.h>
@@ -35,6 +38,15 @@ DriverCode identify(const HipTable& table, HipDevice device, GpuIdentity& identi
   return located;
 }
 
+// Empty where the runtime does not tell: nothing but reports depends on it.
+std::string architecture_of(const HipTable& table, HipDevice device) {
+  auto properties = std::make_unique<HipDeviceProperties600>();
+  if (table.get_device_properties(properties.get(), device) != hip_success) return "";
+  const std::string_view told(properties->architecture,
+                              ::strnlen(properties->architecture, sizeof properties->architecture));
+  return std::string(told.substr(0, told.find(':')));
+}
+
 DriverCode describe(const HipTable& table, const HipQuirks& quirks, HipDevice device, GpuDescription& gpu) {
   if (const DriverCode code = identify(table, device, gpu.identity); !code.ok()) return code;
   std::size_t total = 0;
@@ -43,6 +55,8 @@ DriverCode describe(const HipTable& table, const HipQuirks& quirks, HipDevice de
   gpu.total_bytes = total;
   gpu.descriptors_per_frame = quirks.descriptors_per_frame;
   gpu.shares_host_memory = has(table, hip_attribute_integrated, device);
+  gpu.architecture = architecture_of(table, device);
+  gpu.is_experimental = !gpu.architecture.empty() && !is_proven(gpu.architecture);
   if (quirks.support != HipSupport::full) {
     gpu.why_no_vmm = quirks.why;
   } else if (!has(table, hip_attribute_virtual_memory_management_supported, device)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/device/hip/hip_quirks.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -29,7 +30,13 @@ constexpr std::array rows{
     Row{7, 3, HipSupport::full, HipImport::by_value, 2, ""},
 };
 
+constexpr std::array<std::string_view, 3> proven{"gfx90a", "gfx942", "gfx1100"};
+
 }  // namespace
+
+bool is_proven(std::string_view architecture) {
+  return std::ranges::find(proven, architecture) != proven.end();
+}
 
 HipVersion hip_version(int number) {
   return {.major = number / 10'000'000, .minor = number / 100'000 % 100, .patch = number % 100'000};

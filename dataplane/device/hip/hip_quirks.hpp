@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -36,5 +37,8 @@ struct HipVersion {
 HipVersion hip_version(int number);
 std::string to_text(const HipVersion& version);
 HipQuirks hip_quirks(const HipVersion& version);
+// Whether users tell that sharing works on this architecture ("gfx942"). Of the others there are open reports of faults and
+// of zeros that are read (gfx1201), or none at all.
+bool is_proven(std::string_view architecture);
 
 }  // namespace penstock

@@ -35,6 +35,7 @@ class DoctorGpus(unittest.TestCase):
         for gpu in report["gpus"]:
             self.assertRegex(gpu["id"], "^(cuda|hip)-[0-9a-f]{8}$")
             self.assertTrue(gpu["self_test"]["passed"], gpu)
+            self.assertEqual(("gfx90a" if gpu["kind"] == "hip" else "", False), (gpu["architecture"], gpu["experimental"]))
             check = next(check for check in report["checks"] if check["name"] == gpu["id"])
             self.assertEqual(check["state"], "ok")
         self.assertEqual(len({gpu["id"] for gpu in report["gpus"]}), 4)

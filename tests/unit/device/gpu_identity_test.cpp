@@ -82,6 +82,11 @@ TEST(DriverCode, IsClassifiedByWhatFollowsFromIt) {
   EXPECT_EQ(to_error({2, "cuMemCreate"}), (Error{Errc::exhausted, 2, "cuMemCreate"}));
 }
 
+TEST(HipQuirks, ArchitecturesThatNobodyTellsOfAreExperimental) {
+  for (const char* name : {"gfx90a", "gfx942", "gfx1100"}) EXPECT_TRUE(is_proven(name)) << name;
+  for (const char* name : {"gfx1201", "gfx1030", "gfx906", "gfx9", ""}) EXPECT_FALSE(is_proven(name)) << name;
+}
+
 TEST(HipQuirks, FollowTheVersion) {
   const auto of = [](int major, int minor) { return hip_quirks({.major = major, .minor = minor}); };
   EXPECT_EQ(of(5, 2).support, HipSupport::refused);
