@@ -65,6 +65,27 @@ function(kernels_try_nvcc out)
   set(${out} "${PENSTOCK_NVCC_ARCHITECTURES}" PARENT_SCOPE)
 endfunction()
 
+# From the newest on.
+set(kernels_clangs /opt/rocm/llvm/bin/clang++ amdclang++ clang++-20 clang++-19 clang++-18 clang++-17 clang++-16 clang++-15
+  clang++-14 clang++)
+# What none of the clangs could build for is tried again when others are there.
+set(clangs_found "")
+foreach(name IN LISTS kernels_clangs)
+  find_program(candidate ${name} NO_CACHE)
+  if(candidate)
+    list(APPEND clangs_found ${candidate})
+  endif()
+  unset(candidate)
+endforeach()
+if(NOT "${clangs_found}" STREQUAL "${PENSTOCK_CLANGS_FOUND}")
+  foreach(architecture IN LISTS penstock_hip_architectures)
+    if("${PENSTOCK_CLANG_FOR_${architecture}}" STREQUAL "")
+      unset(PENSTOCK_CLANG_FOR_${architecture} CACHE)
+    endif()
+  endforeach()
+  set(PENSTOCK_CLANGS_FOUND "${clangs_found}" CACHE INTERNAL "The clangs that device code was tried with")
+endif()
+
 # Sets `out` to the first clang that builds for the architecture, with an option that it needs, or to "". The bare code
 # object is wanted, which needs no bundler; a compiler that makes bundles only will do, since drivers take both.
 function(kernels_try_clang architecture out)
@@ -75,8 +96,7 @@ function(kernels_try_clang architecture out)
   set(cached PENSTOCK_CLANG_FOR_${architecture})
   if(NOT DEFINED ${cached})
     set(works "")
-    foreach(name /opt/rocm/llvm/bin/clang++ amdclang++ clang++-20 clang++-19 clang++-18 clang++-17 clang++-16
-            clang++-15 clang++-14 clang++)
+    foreach(name IN LISTS kernels_clangs)
       find_program(candidate ${name} NO_CACHE)
       foreach(option --no-gpu-bundle-output "")
         if(candidate AND NOT works)
