@@ -160,7 +160,8 @@ std::string as_text(const std::vector<Check>& checks, bool color) {
 }
 
 int run_doctor(const Context& context) {
-  Json service = Json::object(), reader = Json::object(), cgroup = Json::object(), probe_list = Json::array();
+  Json service = Json::object(), reader = Json::object(), cgroup = Json::object(), probe_list = Json::array(),
+       device_code = Json::array();
   std::vector<Check> checks;
   checks.push_back(check_service(context, service));
   checks.push_back(check_kernel());
@@ -170,6 +171,7 @@ int run_doctor(const Context& context) {
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());
   checks.push_back(check_probes(service, probe_list));
+  checks.push_back(check_device_code(device_code));
   Json devices = list_of(service, "devices"), drivers = Json::array(), gpus = Json::array();
   for (Check& check : check_service_usage(devices)) checks.push_back(std::move(check));
   for (Check& check : check_gpus(drivers, gpus, devices.empty())) checks.push_back(std::move(check));
@@ -182,6 +184,7 @@ int run_doctor(const Context& context) {
   return context.finish(context.print_json({{"checks", std::move(list)},
                                             {"devices", std::move(devices)},
                                             {"drivers", std::move(drivers)},
+                                            {"device_code", std::move(device_code)},
                                             {"gpus", std::move(gpus)},
                                             {"probes", std::move(probe_list)},
                                             {"reader", std::move(reader)},

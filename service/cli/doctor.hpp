@@ -25,6 +25,9 @@ std::vector<Check> check_gpus(Json& drivers, Json& gpus, bool with_usage);
 std::vector<Check> check_service_usage(const Json& devices);
 std::vector<Check> check_usage(GpuVendor vendor, const std::vector<GpuDescription>& gpus);
 
+// Which GPUs this build has code for. `report` gets the list.
+Check check_device_code(Json& report);
+
 // What became of the kernel's probes: of the service, by its answer to doctor, or of this program, which then loads them
 // for a moment. `report` gets the list.
 Check check_probes(const Json& service, Json& report);

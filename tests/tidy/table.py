@@ -35,7 +35,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     IPC: (BASE, CORE, KERNELS, IO, DEVICE, PAGER, "bpf", PROTOCOL, POLICY, CONFIG),
     CONTROL: (BASE, CORE, KERNELS, IO, DEVICE, PAGER, "bpf", PROTOCOL, POLICY, CONFIG, IPC),
     CLIENT: (PROTOCOL, BASE, DEVICE),
-    CLI: (PROTOCOL, CLIENT, BASE, CORE, IO, DEVICE, "bpf"),
+    CLI: (PROTOCOL, CLIENT, BASE, CORE, IO, DEVICE, "bpf", "dataplane/kernels/device_code.hpp"),
     "exporters": (BASE,),
 }
 

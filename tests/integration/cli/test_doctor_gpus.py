@@ -87,6 +87,19 @@ class DoctorGpus(unittest.TestCase):
         check = next(check for check in report["checks"] if check["name"] == name)
         self.assertEqual(("ok", "512.0 MiB used"), (check["state"], check["detail"]))
 
+    def test_it_says_which_gpus_there_is_code_for(self):
+        report = doctor()
+        check = next(check for check in report["checks"] if check["name"] == "device code")
+        known = {one["architecture"]: one["missing"] for one in report["device_code"]}
+        self.assertLessEqual({"sm_75", "sm_120", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"}, set(known))
+        missing = {name for name, why in known.items() if why}
+        expected = "ok" if not missing else "missing" if len(missing) == len(known) else "degraded"
+        self.assertEqual(expected, check["state"], check)
+        there, *rest = check["detail"].split("; missing:")
+        self.assertEqual(set(known) - missing, set(there.split()) - {"none"})
+        for name in missing:
+            self.assertTrue(any(f" {name} " in part and known[name] in part for part in rest), check)
+
     def test_the_other_states(self):
         self.assertEqual(state(doctor("cuda", PENSTOCK_FAKE_STUB="1"), "cuda"), "without_device")
         self.assertEqual(state(doctor("hip", PENSTOCK_FAKE_DEVICES="0"), "hip"), "without_device")
