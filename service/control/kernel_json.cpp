@@ -3,6 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "service/control/decision_log.hpp"
+#include "service/control/recent_hints.hpp"
+
 namespace penstock {
 namespace {
 
@@ -52,6 +55,25 @@ Json cgroup_json(const CgroupFigures& cgroup) {
   put(json, "limit_hits", cgroup.events.limit_hits);
   put(json, "high_hits", cgroup.events.high_hits);
   put(json, "oom_kills", cgroup.events.oom_kills);
+  return json;
+}
+
+// Who waited, or was killed. A cgroup is told by its number: a name may be hidden from us.
+Json hint_json(const KernelStats& stats, const Hint& hint) {
+  const auto time = stats.wall_at - std::chrono::round<std::chrono::milliseconds>(stats.at - hint.at);
+  const bool own = hint.cgroup != 0 && hint.cgroup == stats.cgroup_id;
+  Json json{{"time", format_time(time)},
+            {"kind", hint_names[static_cast<std::size_t>(hint.kind)]},
+            {"process", hint.process},
+            {"command", command_of(hint)},
+            {"cgroup", hint.cgroup},
+            {"owner",
+             cgroup_owner_names[static_cast<std::size_t>(own ? CgroupOwner::service : CgroupOwner::others)]}};
+  if (hint.kind == Hint::Kind::stall) {
+    json["reclaim"] = reclaim_kind_name(hint.reclaim);
+    json["seconds"] = seconds(static_cast<std::uint64_t>(hint.duration.count()));
+    json["bytes"] = hint.bytes;
+  }
   return json;
 }
 
@@ -108,6 +130,7 @@ Json pressure_json(const KernelStats* stats, const std::optional<GovernorFigures
   if (stats->cgroup) json["cgroup"] = cgroup_json(*stats->cgroup);
   put(json, "kswapd_wakes", stats->machine.kswapd_wakes);
   put(json, "oom_kills", stats->machine.oom_kills);
+  for (const Hint& hint : stats->recent) json["recent"].push_back(hint_json(*stats, hint));
   const bool reclaim_known = std::ranges::any_of(stats->machine.reclaim_durations,
                                                  [](const auto& histogram) { return histogram.has_value(); });
   if (!reclaim_known) return json;

@@ -53,6 +53,7 @@ void KernelSampler::open_cgroups() {
   }
   PressureWatch::Told told{.hint =
                                [this](const Hint& hint) {
+                                 recent_.add(hint);
                                  ++hints_[static_cast<std::size_t>(hint.kind)];
                                  if (options_.alarm) options_.alarm();
                                },
@@ -99,6 +100,7 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
   }
   KernelStats stats;
   stats.at = now;
+  stats.wall_at = std::chrono::system_clock::now();
   stats.level = probes_->level();
   stats.remedy = options_.remedy;
   stats.probes = probes_->report();
@@ -123,6 +125,9 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
     stats.pressure[index].by_trigger = by_trigger_[index];
   }
   for (std::size_t i = 0; i < hints_.size(); ++i) stats.hints[i] = hints_[i].load();
+  stats.recent = recent_.latest();
+  stats.cgroup_id = cgroups_->cgroup_id();
+  for (std::string& line : recent_.take_kill_lines(now)) warnings_.push_back(std::move(line));
   return stats;
 }
 

@@ -16,6 +16,7 @@
 #include "bpf/probe_set.hpp"
 #include "service/control/cgroup_reader.hpp"
 #include "service/control/kernel_stats.hpp"
+#include "service/control/recent_hints.hpp"
 
 namespace penstock {
 
@@ -75,6 +76,7 @@ class KernelSampler {
   // Counted on the watch's thread.
   std::array<std::atomic<std::uint64_t>, pressure_scope_names.size()> events_{};
   std::array<std::atomic<std::uint64_t>, hint_names.size()> hints_{};
+  RecentHints recent_;
   std::unique_ptr<PressureWatch> watch_;  // Uses all of the above.
   Nanoseconds next_outdated_{}, next_reconcile_{};
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -74,7 +75,8 @@ inline constexpr std::array<std::string_view, 3> hint_names = {"reclaimed", "sta
                                                                "oom_kill"};  // By Hint::Kind.
 
 struct KernelStats {
-  Nanoseconds at{};  // CLOCK_MONOTONIC.
+  Nanoseconds at{};  // CLOCK_MONOTONIC, and what a clock on the wall showed then.
+  std::chrono::system_clock::time_point wall_at{};
   ProbeLevel level = ProbeLevel::none;
   std::string remedy;  // What would let the page cache be traced; empty when it is.
   std::vector<ProbeReport> probes;
@@ -86,6 +88,8 @@ struct KernelStats {
   std::vector<ClientCgroupFigures> clients;
   std::vector<ClientMemoryFigures> processes;  // Of clients that can be read.
   std::array<std::uint64_t, hint_names.size()> hints{};
+  std::vector<Hint> recent;     // Stalls and kills, the oldest first; a few.
+  std::uint64_t cgroup_id = 0;  // The service's own, as CgroupSample::id.
 
   const PageCacheFigures* find(std::string_view checkpoint) const {
     const auto found = std::ranges::find(checkpoints, checkpoint, &PageCacheFigures::checkpoint);

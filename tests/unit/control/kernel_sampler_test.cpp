@@ -2,6 +2,8 @@
 // What the sampler makes of scripted probes and literal trees of cgroups.
 #include "service/control/kernel_sampler.hpp"
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -138,6 +140,74 @@ TEST_F(KernelSamplerTest, CountsHintsByKind) {
   probes_->send(hint);
   EXPECT_TRUE(eventually([&] { return sampler_->sample(start).hints[2] == 1; }));
   EXPECT_EQ(sampler_->sample(start).hints[0], 0u);
+}
+
+TEST_F(KernelSamplerTest, TellsWhoWaitedAndWhoWasKilledLately) {
+  tree_.write("proc/self/cgroup", "0::/a\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  tree_.write("sys/fs/cgroup/a/memory.stat", "");
+  open();
+  Warnings unheard;
+  Hint stall;
+  stall.at = start - std::chrono::seconds(2);
+  stall.cgroup = CgroupFiles::open(tree_.root().get(), unheard).id();
+  stall.bytes = 4096;
+  stall.reclaim = ReclaimKind::memcg;
+  stall.duration = std::chrono::milliseconds(1500);
+  stall.command = {'a', '\n', '\xff', '"'};
+  for (std::uint32_t process = 1; process <= 20; ++process) {
+    stall.process = process;
+    probes_->send(stall);
+  }
+  Hint kill;
+  kill.kind = Hint::Kind::oom_kill;
+  kill.at = start;
+  kill.process = 99;
+  kill.cgroup = 7;
+  kill.command = {'p', 'y'};
+  probes_->send(kill);
+  Hint reclaimed;
+  reclaimed.kind = Hint::Kind::reclaimed;
+  probes_->send(reclaimed);
+  ASSERT_TRUE(eventually([&] { return sampler_->sample(start).hints[0] == 1; }));
+  KernelStats stats = sampler_->sample(start);
+  stats.wall_at = std::chrono::system_clock::time_point(std::chrono::seconds(60));
+  const nlohmann::json recent = pressure_json(&stats, std::nullopt).at("recent");
+  ASSERT_EQ(recent.size(), 16u);
+  EXPECT_EQ(recent[0].at("process"), 6);
+  const nlohmann::json expected_stall{{"time", "1970-01-01T00:00:58.000Z"},
+                                      {"kind", "stall"},
+                                      {"process", 20},
+                                      {"command", R"(a\u000a\xff\")"},
+                                      {"cgroup", stall.cgroup},
+                                      {"owner", "service"},
+                                      {"reclaim", "memcg"},
+                                      {"seconds", 1.5},
+                                      {"bytes", 4096}};
+  EXPECT_EQ(recent[14], expected_stall) << recent[14].dump();
+  const nlohmann::json expected_kill{{"time", "1970-01-01T00:01:00.000Z"},
+                                     {"kind", "oom_kill"},
+                                     {"process", 99},
+                                     {"command", "py"},
+                                     {"cgroup", 7},
+                                     {"owner", "others"}};
+  EXPECT_EQ(recent[15], expected_kill) << recent[15].dump();
+  // Once, however often somebody looks.
+  (void)sampler_->sample(start);
+  EXPECT_EQ(std::ranges::count(sampler_->warnings(), R"(oom_kill process=99 command="py" cgroup=7)"), 1);
+}
+
+TEST(RecentHints, LogsFewKillsAMinuteAndCountsTheRest) {
+  RecentHints recent;
+  Hint kill;
+  kill.kind = Hint::Kind::oom_kill;
+  for (int i = 0; i < 20; ++i) recent.add(kill);
+  EXPECT_EQ(recent.take_kill_lines(start).size(), RecentHints::lines_max);
+  recent.add(kill);
+  EXPECT_TRUE(recent.take_kill_lines(start + RecentHints::lines_period - Nanoseconds(1)).empty());
+  const std::vector<std::string> later = recent.take_kill_lines(start + RecentHints::lines_period);
+  EXPECT_EQ(later, std::vector<std::string>{"oom_kill not_logged=11"});
+  EXPECT_TRUE(recent.take_kill_lines(start + 2 * RecentHints::lines_period).empty());
 }
 
 TEST(KernelJson, AFileThatIsNotFollowedSaysWhy) {
