@@ -31,9 +31,7 @@ class HostTier(unittest.TestCase):
 
     def start(self, locked: str = "256MiB", words: tuple[str, ...] = (), **more: str) -> GpuDaemon:
         needs_fakes(self, self.vendor)
-        return self.enterContext(GpuDaemon(self.vendor, f'[host]
-locked_bytes = "{locked}"
-', words=words, **more))
+        return self.enterContext(GpuDaemon(self.vendor, f'[host]\nlocked_bytes = "{locked}"\n', words=words, **more))
 
     def checkpoint(self, running: GpuDaemon, name: str = "m", tensors: int = 24, seed: int = 1) -> Path:
         path = running.folder / f"{name}.safetensors"
