@@ -147,7 +147,7 @@ TEST_F(GovernorOfATier, AnswersStallsWithAStepOfItAndAllocatesNothing) {
   service.set_kernel_watch(watch);
   ASSERT_NO_FATAL_FAILURE(fill());
   int allocations = -1;
-  int waited = 0;
+  std::int64_t waited = 0;
   // Again and again: the text of a trigger may replace what is written, since this is a plain file.
   ASSERT_TRUE(eventually([&] {
     tree.write("sys/fs/cgroup/a/memory.pressure",
