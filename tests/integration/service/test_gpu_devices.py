@@ -254,8 +254,8 @@ class GpuDevices(OnFakes):
                     self.assertTrue(all(one.startswith(("device_unhealthy", "disconnected")) for one in answers[:-1]), answers)
                     self.assertEqual(["done", "same"], [client(f"copy {PAGE} {PAGE}"), client("landed")])
                 states = [one["reason"] for one in running.ask("explain")["decisions"] if one["kind"] == "device"]
-                # The loss of its writer may be told before.
-                self.assertIn("quarantined", states[:2])
+                # The loss of its writer may be told before, and that another one works.
+                self.assertIn("quarantined", states)
                 self.assertEqual("ready", states[-1])
                 self.assertEqual(0, running.stop())
 
