@@ -80,8 +80,8 @@ class FrameOwner {
   // Publishes: after the last fence of what fills it; copies may read it all the while. The caller sends the descriptor at
   // once.
   virtual Result<ExportedFrame> share(FrameId frame, FrameAccess access) = 0;
-  // While reached() is Errc::closed: the device is gone, and with it what its frames held.
-  virtual bool contents_lost() const { return false; }
+  // How often the device was gone, and with it what its frames held. It may work again before anybody looks.
+  virtual std::uint64_t contents_losses() const { return 0; }
   // Readable when reap would return something. May be -1 when creation always answers at once.
   virtual int event_fd() const = 0;
 

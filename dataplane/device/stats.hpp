@@ -30,10 +30,10 @@ struct GpuFrameStats {
   std::uint64_t dying = 0;       // Destroyed, not released yet.
   std::uint64_t unreturned = 0;  // The driver refused to release them; tried again.
   bool quarantined = false;      // Given up, and tried again from time to time.
-  bool contents_lost = false;    // With it went what the frames held.
 
   std::uint64_t made_total = 0;
   std::uint64_t recoveries_total = 0;
+  std::uint64_t contents_losses_total = 0;  // The GPU was gone, and with it what its frames held.
   std::uint64_t exhausted_total = 0;
   std::uint64_t no_headroom_total = 0;
   std::uint64_t fd_limit_total = 0;

@@ -138,6 +138,7 @@ void Pager::poll_device() {
     }
   } while (count == done.size());
 
+  hear_of_losses();
   const Result<FenceId> reached = writer_.reached();
   take_filled();
   if (!reached) {
@@ -207,11 +208,17 @@ void Pager::lose_writer() {
   start_copies();  // They fail now.
 }
 
+// The device may have been given up before it was gone, and may work again by now: each loss is told by itself.
+void Pager::hear_of_losses() {
+  const std::uint64_t losses = owner_.contents_losses();
+  if (std::exchange(contents_losses_, losses) == losses) return;
+  stats_.condition.store(DeviceCondition::quarantined, std::memory_order_relaxed);
+  news_.answer(ConditionChanged{.condition = DeviceCondition::quarantined, .contents_lost = true});
+}
+
 void Pager::change_condition(DeviceCondition condition) {
   if (stats_.condition.exchange(condition, std::memory_order_relaxed) == condition) return;
-  news_.answer(
-      ConditionChanged{.condition = condition,
-                       .contents_lost = condition == DeviceCondition::quarantined && owner_.contents_lost()});
+  news_.answer(ConditionChanged{.condition = condition});
 }
 
 void Pager::run_timers() {

@@ -137,6 +137,7 @@ class Pager {
   void start_copies();
   void lose_writer();
   void change_condition(DeviceCondition condition);
+  void hear_of_losses();
   void run_timers();
   // pager_scrub.cpp
   void scrub();
@@ -238,6 +239,7 @@ class Pager {
   bool released_destroyed_ = false;
   bool device_touched_ = false, loads_touched_ = false, tables_closing_ = false;
   bool writer_lost_ = false;
+  std::uint64_t contents_losses_ = 0;  // That were told.
   Nanoseconds next_figures_{};
   std::optional<Nanoseconds> retry_at_;
   std::optional<Nanoseconds> stop_by_;

@@ -89,6 +89,11 @@ void FaultyDevice::release_fences() {
   writer_.wake();
 }
 
+void FaultyDevice::lose_contents() {
+  owner_.lose_contents();
+  owner_.wake();
+}
+
 void FaultyDevice::lose_writer() {
   {
     const Guard guard(state_.mutex);

@@ -49,6 +49,8 @@ class FaultyDevice {
   void release_fences();
   // The writer process is gone, until replace_writer(): whatever was in flight is undefined.
   void lose_writer();
+  // The device was gone, and works again before anybody looks.
+  void lose_contents();
   // Another one has been started: what was attached before takes no more copies.
   void replace_writer();
 
@@ -119,8 +121,10 @@ class FaultyDevice {
     void destroy(FrameId frame) override;
     Result<ExportedFrame> share(FrameId frame, FrameAccess access) override;
     std::uint64_t ready_frames() const override { return device_.ready_frames(); }
+    std::uint64_t contents_losses() const override { return losses_; }
     int event_fd() const override { return wake_.fd(); }
     void wake() const { wake_.signal(); }
+    void lose_contents() { ++losses_; }
 
    private:
     void forward(std::uint64_t tag);
@@ -129,6 +133,7 @@ class FaultyDevice {
     FrameOwner& device_;
     Wake wake_;
     std::deque<CreateDone> answers_;
+    std::uint64_t losses_ = 0;
   };
 
   class Writer final : public FrameWriter {

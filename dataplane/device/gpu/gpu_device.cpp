@@ -20,7 +20,7 @@ class Owner final : public FrameOwner {
   Result<ExportedFrame> share(FrameId frame, FrameAccess access) override {
     return state_.owner().share(frame, access);
   }
-  bool contents_lost() const override { return state_.owner().stats().contents_lost; }
+  std::uint64_t contents_losses() const override { return state_.owner().stats().contents_losses_total; }
   int event_fd() const override { return state_.owner_fd(); }
 
  private:

@@ -148,11 +148,12 @@ void GpuFrameWork::probe(Lock& lock) {
   }
   if (!works) {
     note(made.code);
+    note_a_loss(made.code);
     probe_wait_ = std::min(2 * probe_wait_, options_.probe_after_most);
     return;
   }
   stats_.quarantined = false;
-  stats_.contents_lost = false;
+  lost_ = false;
   ++stats_.recoveries_total;
   refusals_ = 0;
   wake_.signal();
@@ -167,6 +168,7 @@ void GpuFrameWork::settle(const Made& made) {
   if (!made.code.ok() && classify(made.code) != DriverClass::pressure) note(made.code);
   if (waiting_.empty()) {
     // Its creation was answered when the GPU was given up, or the maker stops.
+    note_a_loss(made.code);
     if (made.result != CreateResult::created) return;
     ++stats_.dying;
     dying_.push_back(made.frame);
@@ -179,8 +181,8 @@ void GpuFrameWork::settle(const Made& made) {
   if (made.result == CreateResult::lost) {
     ++refusals_;
     // The tag stays at the head, and is answered with all others.
-    stats_.contents_lost = classify(made.code) == DriverClass::device_dead;
-    if (stats_.contents_lost || refusals_ >= options_.refusals_max) {
+    note_a_loss(made.code);
+    if (lost_ || refusals_ >= options_.refusals_max) {
       return give_up(made.code.call, made.code.native);
     }
   } else {
@@ -342,6 +344,13 @@ std::uint64_t GpuFrameWork::in_existence() const {
 void GpuFrameWork::note(DriverCode code) {
   stats_.last_native = code.native;
   stats_.last_call = code.call;
+}
+
+// One loss until the GPU works again, however many calls answer that it is gone.
+void GpuFrameWork::note_a_loss(DriverCode code) {
+  if (code.ok() || classify(code) != DriverClass::device_dead || std::exchange(lost_, true)) return;
+  ++stats_.contents_losses_total;
+  wake_.signal();
 }
 
 }  // namespace penstock

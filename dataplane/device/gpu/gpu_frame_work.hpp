@@ -104,6 +104,7 @@ class GpuFrameWork {
   void answer(GpuFrameAnswer answer);
   std::uint64_t in_existence() const;
   void note(DriverCode code);
+  void note_a_loss(DriverCode code);
 
   const GpuFrameOptions options_;
   const std::uint64_t capacity_;  // Frames.
@@ -121,6 +122,7 @@ class GpuFrameWork {
   std::deque<GpuFrameAnswer> answers_;
   std::uint32_t refusals_ = 0;  // In a row.
   bool for_good_ = false;       // Given up by the caller.
+  bool lost_ = false;           // Gone, and not seen to work since.
   std::chrono::milliseconds probe_wait_{0};
   bool short_of_something_ = false;  // A creation failed while frames were dying: it waits until one is gone.
   bool stopping_ = false, finished_ = false, left_behind_ = false;

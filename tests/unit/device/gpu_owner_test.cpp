@@ -145,8 +145,19 @@ TEST_F(GpuOwner, ADeadDeviceIsTriedAgainUntilItWorks) {
   EXPECT_EQ(driver_->calls("create"), 5);
   EXPECT_EQ(driver_->live_handles(), 0u);
   EXPECT_EQ(owner_->stats().recoveries_total, 1u);
-  EXPECT_FALSE(owner_->stats().contents_lost);
+  EXPECT_EQ(owner_->stats().contents_losses_total, 1u);
   EXPECT_EQ(create(), CreateResult::created);
+}
+
+TEST_F(GpuOwner, ADeviceThatIsGoneAfterItWasGivenUpIsOneLoss) {
+  open(20ms, 5ms);
+  driver_->hang("create");
+  EXPECT_EQ(create(), CreateResult::lost);
+  driver_->refuse("create", 4, 3);
+  driver_->let_go();
+  ASSERT_TRUE(eventually([&] { return !owner_->stats().quarantined; }));
+  EXPECT_EQ(driver_->calls("create"), 4);
+  EXPECT_EQ(owner_->stats().contents_losses_total, 1u);
 }
 
 TEST_F(GpuOwner, ADriverThatHungIsTriedAgainWhenItHasAnswered) {
@@ -154,7 +165,7 @@ TEST_F(GpuOwner, ADriverThatHungIsTriedAgainWhenItHasAnswered) {
   driver_->hang("create");
   EXPECT_EQ(create(), CreateResult::lost);
   EXPECT_TRUE(owner_->stats().quarantined);
-  EXPECT_FALSE(owner_->stats().contents_lost);
+  EXPECT_EQ(owner_->stats().contents_losses_total, 0u);
   driver_->let_go();
   ASSERT_TRUE(eventually([&] { return !owner_->stats().quarantined; }));
   EXPECT_EQ(create(), CreateResult::created);

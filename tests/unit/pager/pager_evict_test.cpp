@@ -219,6 +219,22 @@ TEST(PagerEviction, FailsWhoWaitsWhenTheWriterIsLost) {
   rig.pager->core().verify();
 }
 
+TEST(PagerEviction, TellsThatTheContentsWereLostThoughTheDeviceWorksAgain) {
+  PagerRig rig;
+  rig.start(frame);
+  rig.settle();
+  for (int round = 0; round < 2; ++round) {
+    rig.checked.lose_contents();
+    rig.settle();
+    const auto told = rig.take_news<ConditionChanged>();
+    ASSERT_EQ(told.size(), 2u);
+    EXPECT_TRUE(told[0].contents_lost);
+    EXPECT_EQ(told[0].condition, DeviceCondition::quarantined);
+    EXPECT_FALSE(told[1].contents_lost);
+    EXPECT_EQ(told[1].condition, DeviceCondition::ready);
+  }
+}
+
 // Two clients and room for one page; the first has it, and owes the acknowledgement.
 struct OwingClient {
   OwingClient() {
