@@ -66,6 +66,11 @@ void CgroupHeadroom::account(std::int64_t bytes) {
   taken_since_ += bytes;
 }
 
+void CgroupHeadroom::read_anew() {
+  const std::lock_guard lock(mutex_);
+  outdated_ = true;
+}
+
 HeadroomReport CgroupHeadroom::report() {
   const std::lock_guard lock(mutex_);
   refresh();
@@ -87,7 +92,8 @@ void CgroupHeadroom::refresh() {
     moved = membership && *membership != files_.membership();
     if (moved) files_ = CgroupFiles::open(root_.get(), warnings_);
   }
-  if (!moved && now - read_at_ < reading_age_max) return;
+  if (!moved && !outdated_ && now - read_at_ < reading_age_max) return;
+  outdated_ = false;
   read_at_ = now;
   taken_since_ = 0;
   reading_ = HeadroomReport{.version = files_.version(),

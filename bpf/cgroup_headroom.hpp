@@ -47,6 +47,7 @@ class CgroupHeadroom final : public HeadroomSource {
   // The least of memory.max, memory.high and MemTotal.
   std::uint64_t limit_bytes() override;
   void account(std::int64_t bytes) override;
+  void read_anew() override;
 
   HeadroomReport report();
   // Those that came up since the last call; each comes once.
@@ -68,6 +69,7 @@ class CgroupHeadroom final : public HeadroomSource {
   HeadroomReport reading_;
   Nanoseconds read_at_;
   Nanoseconds membership_at_;
+  bool outdated_ = false;         // By read_anew().
   std::int64_t taken_since_ = 0;  // Bytes accounted after the reading.
 };
 

@@ -17,6 +17,8 @@ class HeadroomSource {
   // What the caller took (positive) or gave back (negative) since it asked. A source that answers from a reading a
   // few milliseconds old corrects it by this, so that a burst of frames cannot run past the limit. Any thread.
   virtual void account(std::int64_t bytes) { static_cast<void>(bytes); }
+  // Something has happened to memory: the next answer comes from a reading that is not older than this call. Any thread.
+  virtual void read_anew() {}
 };
 
 }  // namespace penstock

@@ -71,6 +71,8 @@ void Governor::await_alarm() {
                    [this](const boost::system::error_code& error) {
                      if (error) return;
                      alarm_.consume();
+                     // Within a reading's age a neighbour takes tens of MiB.
+                     headroom_.read_anew();
                      look_and_arm();
                      await_alarm();
                    });

@@ -41,7 +41,7 @@ namespace {
 
 constexpr std::uint64_t limit_bytes = 512 * mib;
 constexpr std::uint64_t low = limit_bytes / 8;        // The policy's line for this limit.
-constexpr std::uint64_t cache_bytes = low - 4 * mib;  // The kernel reclaims when no more than this is left.
+constexpr std::uint64_t cache_bytes = low - 8 * mib;  // The kernel reclaims when no more than this is left.
 constexpr std::uint64_t left_bytes = 16 * mib;        // By the neighbour.
 constexpr std::uint64_t chunk_bytes = 1 * mib;
 constexpr double limit_ms = 50.0;

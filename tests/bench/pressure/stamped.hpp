@@ -53,6 +53,7 @@ class StampedRoom final : public HeadroomSource {
     if (bytes < 0) clock_.give_back();
     below_.account(bytes);
   }
+  void read_anew() override { below_.read_anew(); }
 
  private:
   HeadroomSource& below_;

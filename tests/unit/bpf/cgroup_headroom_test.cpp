@@ -67,6 +67,17 @@ TEST_F(CgroupHeadroomTest, ReadsAgainOnlyWhenTheReadingIsOld) {
   EXPECT_EQ(headroom->headroom_bytes(), 400 * mib);
 }
 
+TEST_F(CgroupHeadroomTest, ReadsAgainAtOnceWhenSomethingHasHappened) {
+  const auto headroom = open();
+  tree_.write("sys/fs/cgroup/a/memory.current", "209715200\n");
+  EXPECT_EQ(headroom->headroom_bytes(), 300 * mib);
+  headroom->read_anew();
+  EXPECT_EQ(headroom->headroom_bytes(), 200 * mib);
+  // Once.
+  tree_.write("sys/fs/cgroup/a/memory.current", "104857600\n");
+  EXPECT_EQ(headroom->headroom_bytes(), 200 * mib);
+}
+
 TEST_F(CgroupHeadroomTest, WhatWasTakenComesOffAnOldReadingOnly) {
   const auto headroom = open();
   EXPECT_EQ(headroom->headroom_bytes(), 300 * mib);

@@ -22,7 +22,9 @@ constexpr std::uint64_t capacity = 1 * gib;
 
 struct PlayedRoom final : HeadroomSource {
   std::uint64_t room = 2 * gib;
+  int read_anew_times = 0;
   std::uint64_t headroom_bytes() override { return room; }
+  void read_anew() override { ++read_anew_times; }
   std::uint64_t limit_bytes() override { return 4 * gib; }  // Lines: 512 and 768 MiB.
 };
 
@@ -134,7 +136,8 @@ TEST_F(GovernorTest, LooksAtOnceWhenTheAlarmIsRaised) {
   budgets();
   room.room = 400 * mib;
   alarm.signal();
-  EXPECT_EQ(budgets(), Budgets{});  // Polls once; the mail is for the next.
+  EXPECT_EQ(budgets(), Budgets{});     // Polls once; the mail is for the next.
+  EXPECT_EQ(room.read_anew_times, 1);  // A reading from before the alarm says nothing of it.
   EXPECT_EQ(budgets(), Budgets{capacity - 368 * mib});
 }
 
