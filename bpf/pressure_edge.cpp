@@ -11,25 +11,20 @@
 namespace penstock {
 
 Result<PressureEdge> PressureEdge::open(int directory, const char* path, const PressureBound& bound) {
-  PressureEdge edge(directory, path, bound);
+  PressureEdge edge = TRY(polled(directory, path, bound));
   edge.arm(directory, path);
-  TRY(edge.begin());
+  // What grew before it was armed can't be the trigger's reason.
+  edge.last_ = edge.total().value_or(edge.last_);
   return edge;
 }
 
 Result<PressureEdge> PressureEdge::polled(int directory, const char* path, const PressureBound& bound) {
   PressureEdge edge(directory, path, bound);
   edge.why_ = "not asked for";
-  TRY(edge.begin());
-  return edge;
-}
-
-// After arming: what grew before can't have been the trigger's reason.
-Result<> PressureEdge::begin() {
-  const std::optional<Nanoseconds> now = total();
+  const std::optional<Nanoseconds> now = edge.total();
   if (!now) return Error{Errc::not_found, 0, "read a pressure file"};
-  last_ = *now;
-  return {};
+  edge.last_ = *now;
+  return edge;
 }
 
 void PressureEdge::arm(int directory, const char* path) {
@@ -49,10 +44,11 @@ void PressureEdge::arm(int directory, const char* path) {
     return;
   }
   trigger_ = std::move(trigger);
+  why_.clear();
 }
 
 std::optional<Nanoseconds> PressureEdge::total() {
-  const std::optional<Pressure> pressure = source_.read(unheard_);
+  const std::optional<Pressure> pressure = read();
   if (!pressure) return std::nullopt;
   const std::optional<PressureLine>& line =
       bound_.kind == PressureKind::some ? pressure->some : pressure->full;

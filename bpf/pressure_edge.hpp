@@ -38,13 +38,14 @@ class PressureEdge {
   // Whether the bound was passed since the last call that said so (armed), or since the last call (not armed). The
   // kernel's first event may come for nothing where the opener lacks CAP_SYS_RESOURCE.
   bool look();
+  // The pressure now, without a look; nothing while there is no answer.
+  std::optional<Pressure> read() { return source_.read(unheard_); }
   std::uint64_t false_events() const { return false_events_; }
 
  private:
   PressureEdge(int directory, const char* path, const PressureBound& bound)
       : bound_(bound), source_(PressureSource::of_file(directory, path, path)) {}
   void arm(int directory, const char* path);
-  Result<> begin();
   std::optional<Nanoseconds> total();
 
   PressureBound bound_;

@@ -44,7 +44,14 @@ PressureWatch::~PressureWatch() {
 }
 
 void PressureWatch::look_at(std::size_t edge) {
-  if (edges_[edge].look()) told_.pressure(edge);
+  if (!edges_[edge].look()) return;
+  see(edge);
+  told_.pressure(edge);
+}
+
+void PressureWatch::see(std::size_t edge) {
+  if (!told_.seen) return;
+  if (const std::optional<Pressure> pressure = edges_[edge].read()) told_.seen(edge, *pressure);
 }
 
 void PressureWatch::run() {
@@ -56,8 +63,10 @@ void PressureWatch::run() {
     waits.push_back({.fd = edges_[i].fd(), .events = POLLPRI, .revents = 0});
     if (!edges_[i].armed()) next_look[i] = monotonic_now() + edges_[i].window();
   }
+  Nanoseconds next_seen = edges_.empty() || !told_.seen ? never : monotonic_now();
   while (true) {
-    const Nanoseconds deadline = next_look.empty() ? never : *std::ranges::min_element(next_look);
+    const Nanoseconds deadline =
+        next_look.empty() ? never : std::min(next_seen, *std::ranges::min_element(next_look));
     const int ready = ::poll(waits.data(), waits.size(), milliseconds_until(deadline, monotonic_now()));
     if (ready > 0 && waits[0].revents != 0) return;
     if (ready > 0 && waits[1].revents != 0) probes_.consume_hints(told_.hint);
@@ -71,6 +80,9 @@ void PressureWatch::run() {
       look_at(i);
       next_look[i] = now + edges_[i].window();
     }
+    if (now < next_seen) continue;
+    for (std::size_t i = 0; i < edges_.size(); ++i) see(i);
+    next_seen = now + seen_period;
   }
 }
 

@@ -22,7 +22,10 @@ class PressureWatch {
     std::function<void(const Hint&)> hint;
     // The bound of the edge with this index was passed.
     std::function<void(std::size_t edge)> pressure;
+    // What it is now, four times a second and before each call of `pressure`. May be empty.
+    std::function<void(std::size_t edge, const Pressure&)> seen = {};
   };
+  static constexpr Nanoseconds seen_period = std::chrono::milliseconds(250);
 
   // `probes` must outlive the watch; nobody else consumes its hints. Fails when no eventfd can be made.
   static Result<std::unique_ptr<PressureWatch>> start(ProbeSet& probes, std::vector<PressureEdge> edges,
@@ -36,6 +39,7 @@ class PressureWatch {
   PressureWatch(ProbeSet& probes, std::vector<PressureEdge> edges, Told told, EventFd stop);
   void run();
   void look_at(std::size_t edge);
+  void see(std::size_t edge);
 
   ProbeSet& probes_;
   std::vector<PressureEdge> edges_;

@@ -12,18 +12,6 @@
 namespace penstock {
 namespace {
 
-StallTotals totals_of(const PressureFigures& figures) {
-  StallTotals totals;
-  if (!figures.pressure) return totals;
-  if (figures.pressure->some) totals.some = figures.pressure->some->total;
-  if (figures.pressure->full) totals.full = figures.pressure->full->total;
-  return totals;
-}
-
-const PressureFigures& figures_of(const KernelStats& stats, PressureScope scope) {
-  return stats.pressure[static_cast<std::size_t>(scope)];
-}
-
 wire::PressureLevel wire_level(PressureLevel level) {
   switch (level) {
     case PressureLevel::calm: return wire::PressureLevel::calm;
@@ -114,13 +102,11 @@ PressureSample Governor::sample(Nanoseconds now) const {
     seen.buffer_bytes = state_.host_buffers->bytes();
     if (const HostTier* const tier = state_.host_buffers->tier()) seen.copy_bytes = tier->stats().used_bytes;
   }
-  if (const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats()) {
-    // The limit's cgroup holds the service's, and so all that its tasks waited.
-    const PressureFigures& service = figures_of(*kernel, PressureScope::service);
-    const PressureFigures& limit = figures_of(*kernel, PressureScope::limit);
-    seen.own = totals_of(limit.pressure ? limit : service);
-    seen.machine = totals_of(figures_of(*kernel, PressureScope::machine));
-    seen.bounds_passed = service.events.value_or(0) + limit.events.value_or(0);
+  if (state_.kernel != nullptr) {
+    const StallsSeen stalls = state_.kernel->stalls();
+    seen.own = stalls.own;
+    seen.machine = stalls.machine;
+    seen.bounds_passed = stalls.bounds_passed;
   }
   return seen;
 }

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace penstock {
@@ -26,9 +25,7 @@ void add(ReclaimSample& sum, const ReclaimSample& one) {
 }  // namespace
 
 KernelSampler::KernelSampler(std::unique_ptr<ProbeSet> probes, Options options)
-    : probes_(std::move(probes)),
-      options_(std::move(options)),
-      root_(::open(options_.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : probes_(std::move(probes)), options_(std::move(options)) {
   open_cgroups();
 }
 
@@ -45,24 +42,26 @@ void KernelSampler::open_cgroups() {
   cgroups_ = std::make_unique<CgroupReader>(options_.root);
   watched_.clear();
   by_trigger_ = {};
+  stalls_->unsee();
   std::vector<PressureEdge> edges;
   for (auto& [scope, edge] : cgroups_->edges()) {
     watched_.push_back(scope);
     by_trigger_[static_cast<std::size_t>(scope)] = edge.armed();
     edges.push_back(std::move(edge));
   }
-  PressureWatch::Told told{.hint =
-                               [this](const Hint& hint) {
-                                 recent_.add(hint);
-                                 ++hints_[static_cast<std::size_t>(hint.kind)];
-                                 if (options_.alarm) options_.alarm();
-                               },
-                           .pressure =
-                               [this](std::size_t edge) {
-                                 ++events_[static_cast<std::size_t>(watched_[edge])];
-                                 if (options_.hurry) options_.hurry();
-                                 if (options_.alarm) options_.alarm();
-                               }};
+  PressureWatch::Told told{
+      .hint =
+          [this](const Hint& hint) {
+            recent_.add(hint);
+            ++hints_[static_cast<std::size_t>(hint.kind)];
+            if (options_.alarm) options_.alarm();
+          },
+      .pressure =
+          [this](std::size_t edge) {
+            stalls_->pass_bound(watched_[edge]);
+            if (options_.alarm) options_.alarm();
+          },
+      .seen = [this](std::size_t edge, const Pressure& pressure) { stalls_->see(watched_[edge], pressure); }};
   Result<std::unique_ptr<PressureWatch>> watch =
       PressureWatch::start(*probes_, std::move(edges), std::move(told));
   if (watch) {
@@ -93,7 +92,6 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
     if (cgroups_->is_outdated()) open_cgroups();
     read_clients(clients);
   }
-  read_processes(now, clients);
   if (now >= next_reconcile_) {
     next_reconcile_ = now + reconcile_period;
     probes_->reconcile();
@@ -115,13 +113,10 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
   for (const ClientCgroupFigures& client : clients_) {
     if (clients.contains(client.client)) stats.clients.push_back(client);
   }
-  for (const auto& [client, process] : processes_) {
-    if (process.memory) stats.processes.push_back({client, *process.memory});
-  }
   add_reclaim(stats);
   for (const PressureScope scope : watched_) {
     const auto index = static_cast<std::size_t>(scope);
-    stats.pressure[index].events = events_[index].load();
+    stats.pressure[index].events = stalls_->bounds_passed(scope);
     stats.pressure[index].by_trigger = by_trigger_[index];
   }
   for (std::size_t i = 0; i < hints_.size(); ++i) stats.hints[i] = hints_[i].load();
@@ -138,18 +133,6 @@ void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clie
     if (!figures) continue;
     figures->client = number;
     clients_.push_back(*figures);
-  }
-}
-
-// Each when it is new and then in its own rhythm, so that many clients don't come at once.
-void KernelSampler::read_processes(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients) {
-  std::erase_if(processes_, [&](const auto& entry) { return !clients.contains(entry.first); });
-  for (const auto& [number, process] : clients) {
-    Process& one = processes_[number];
-    if (now < one.next) continue;
-    one.next = now + process_period;
-    const Result<ProcessMemory> memory = read_process_memory(root_.get(), process);
-    one.memory = memory ? std::optional(*memory) : std::nullopt;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "service/control/cgroup_reader.hpp"
 #include "service/control/kernel_stats.hpp"
 #include "service/control/recent_hints.hpp"
+#include "service/control/stall_board.hpp"
 
 namespace penstock {
 
@@ -25,15 +26,11 @@ class KernelSampler {
   // Of looking where the service's cgroup is now, and at the clients'.
   static constexpr Nanoseconds outdated_period = std::chrono::seconds(1);
   static constexpr Nanoseconds reconcile_period = std::chrono::seconds(10);
-  // Of walking the clients' page tables.
-  static constexpr Nanoseconds process_period = std::chrono::seconds(5);
 
   struct Options {
     std::string root = "/";  // Or a literal tree.
     std::string remedy;      // KernelStats::remedy.
-    // A bound of pressure was passed: on another thread, and it may not block.
-    std::function<void()> hurry;
-    // As hurry, and also with each hint of the probes.
+    // A bound of pressure was passed, or a hint of the probes: on another thread, and it may not block.
     std::function<void()> alarm;
   };
   KernelSampler(std::unique_ptr<ProbeSet> probes, Options options);
@@ -48,6 +45,8 @@ class KernelSampler {
   // `clients`: by their numbers.
   KernelStats sample(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients = {});
   std::vector<std::string> warnings();
+  // Any thread may read it, as long as it likes.
+  std::shared_ptr<const StallBoard> stalls() const { return stalls_; }
 
  private:
   struct Followed {
@@ -56,7 +55,6 @@ class KernelSampler {
   };
   void open_cgroups();
   void read_clients(const std::map<std::uint32_t, ProcessRef>& clients);
-  void read_processes(Nanoseconds now, const std::map<std::uint32_t, ProcessRef>& clients);
   void add_reclaim(KernelStats& stats);
 
   const std::unique_ptr<ProbeSet> probes_;
@@ -64,17 +62,11 @@ class KernelSampler {
   std::map<std::string, Followed> followed_;
   std::unique_ptr<CgroupReader> cgroups_;
   std::vector<ClientCgroupFigures> clients_;
-  struct Process {
-    Nanoseconds next{};  // Look.
-    std::optional<ProcessMemory> memory;
-  };
-  std::map<std::uint32_t, Process> processes_;
-  const UniqueFd root_;
   std::vector<std::string> warnings_;
   std::vector<PressureScope> watched_;  // By the index of the watch's edge.
   std::array<bool, pressure_scope_names.size()> by_trigger_{};
-  // Counted on the watch's thread.
-  std::array<std::atomic<std::uint64_t>, pressure_scope_names.size()> events_{};
+  // Both are written on the watch's thread.
+  const std::shared_ptr<StallBoard> stalls_ = std::make_shared<StallBoard>();
   std::array<std::atomic<std::uint64_t>, hint_names.size()> hints_{};
   RecentHints recent_;
   std::unique_ptr<PressureWatch> watch_;  // Uses all of the above.

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "service/control/kernel_sampler.hpp"
+#include "service/control/process_watch.hpp"
 
 namespace penstock {
 namespace {
@@ -27,27 +28,23 @@ struct Client {
 }  // namespace
 
 struct KernelWatch::Shared {
-  explicit Shared(const Options& given) : options(given) {}
+  Shared(const Options& given, ProcessWatch::Options of_processes)
+      : options(given), processes(std::move(of_processes)) {}
 
   const Options options;
+  ProcessWatch processes;  // Has its own lock.
   mutable std::mutex mutex;
   std::condition_variable wake, ended_now;
   // All of these are guarded by the mutex, which is held for copies of them only.
   std::map<std::string, Wanted> wanted;
   std::map<std::uint32_t, Client> clients;
-  bool look = false;     // Before the period is over,
-  bool hurried = false;  // because of pressure.
+  bool look = false;  // Before the period is over.
   bool stopping = false;
   bool ended = false;
   std::string handling;  // What the thread is at.
   std::shared_ptr<const KernelStats> latest;
   std::vector<std::string> warnings;
 
-  void hurry() {
-    const std::lock_guard lock(mutex);
-    look = hurried = true;
-    wake.notify_one();
-  }
   void set_handling(std::string what) {
     const std::lock_guard lock(mutex);
     handling = std::move(what);
@@ -77,13 +74,21 @@ void follow_wanted(KernelSampler& sampler, std::map<std::string, Wanted>& follow
 
 }  // namespace
 
+namespace {
+
+ProcessWatch::Options of_processes(const KernelWatch::Options& options) {
+  if (options.read_process) return {.read = options.read_process};
+  auto root = std::make_shared<UniqueFd>(::open(options.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return {.read = [root](const ProcessRef& process) { return read_process_memory(root->get(), process); }};
+}
+
+}  // namespace
+
 KernelWatch::KernelWatch(std::unique_ptr<ProbeSet> probes, const Options& options)
-    : shared_(std::make_shared<Shared>(options)) {
-  KernelSampler::Options of_sampler{
-      .root = options.root, .remedy = options.remedy, .hurry = {}, .alarm = options.alarm};
-  // The sampler ends with the thread, which holds the shared state.
-  of_sampler.hurry = [shared = shared_.get()] { shared->hurry(); };
+    : shared_(std::make_shared<Shared>(options, of_processes(options))) {
+  KernelSampler::Options of_sampler{.root = options.root, .remedy = options.remedy, .alarm = options.alarm};
   auto sampler = std::make_unique<KernelSampler>(std::move(probes), std::move(of_sampler));
+  stalls_ = sampler->stalls();
   // Signals are for the thread that asked for them.
   sigset_t all, before;
   sigfillset(&all);
@@ -102,7 +107,6 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
   std::unique_lock lock(shared->mutex);
   while (!shared->stopping) {
     shared->look = false;
-    const bool hurried = std::exchange(shared->hurried, false);
     const std::map<std::string, Wanted> wanted = shared->wanted;
     const std::map<std::uint32_t, Client> clients = shared->clients;
     lock.unlock();
@@ -112,14 +116,14 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
     shared->set_handling("the checkpoints' page cache");
     std::map<std::uint32_t, ProcessRef> processes;
     for (const auto& [number, client] : clients) processes[number] = {client.pid, client.pidfd->get()};
-    auto stats = std::make_shared<const KernelStats>(sampler->sample(start, processes));
+    auto stats = std::make_shared<KernelStats>(sampler->sample(start, processes));
+    stats->processes = shared->processes.latest();
     std::vector<std::string> warnings = sampler->warnings();
     const Nanoseconds busy = monotonic_now() - start;
     const Nanoseconds pause = std::clamp(busy * shared->options.idle_for_each_busy, shared->options.period,
                                          std::max(shared->options.period, shared->options.period_max));
     lock.lock();
     shared->latest = std::move(stats);
-    if (hurried && shared->options.alarm) shared->options.alarm();
     shared->warnings.insert(shared->warnings.end(), warnings.begin(), warnings.end());
     shared->wake.wait_for(lock, pause, [&] { return shared->stopping || shared->look; });
   }
@@ -154,11 +158,13 @@ void KernelWatch::follow_client(std::uint32_t client, const ProcessRef& process)
   auto pidfd = std::make_shared<UniqueFd>(::fcntl(process.pidfd, F_DUPFD_CLOEXEC, 0));
   // Without it nothing says whether the number is still this client's.
   if (!*pidfd) return;
+  shared_->processes.follow(client, process.pid, pidfd);
   const std::lock_guard lock(shared_->mutex);
   shared_->clients[client] = {process.pid, std::move(pidfd)};
 }
 
 void KernelWatch::forget_client(std::uint32_t client) {
+  shared_->processes.forget(client);
   const std::lock_guard lock(shared_->mutex);
   shared_->clients.erase(client);
 }
@@ -175,6 +181,8 @@ std::vector<std::string> KernelWatch::warnings() {
 }
 
 std::string KernelWatch::stop(Nanoseconds patience) {
+  // One that hangs in a process of a client is left alone, as is the thread of the probes.
+  shared_->processes.stop(std::min<Nanoseconds>(patience, std::chrono::milliseconds(100)));
   std::unique_lock lock(shared_->mutex);
   shared_->stopping = true;
   shared_->wake.notify_all();

@@ -13,6 +13,7 @@
 #include "bpf/probe_set.hpp"
 #include "dataplane/io/checkpoint_file.hpp"
 #include "service/control/kernel_stats.hpp"
+#include "service/control/stall_board.hpp"
 
 namespace penstock {
 
@@ -27,9 +28,10 @@ class KernelWatch {
     // A snapshot takes at most this share of a core, up to a period of `period_max`.
     int idle_for_each_busy = 20;
     Nanoseconds period_max = std::chrono::seconds(5);
-    // Pressure, a hint, or a snapshot that was taken early because of them. On other threads; may neither block nor
-    // allocate.
-    std::function<void()> alarm;
+    // Pressure or a hint. On another thread; may neither block nor allocate.
+    std::function<void()> alarm = {};
+    // How a client's memory is asked for, on a thread of its own; the kernel is asked where this is empty.
+    std::function<Result<ProcessMemory>(const ProcessRef&)> read_process = {};
     Nanoseconds age_max = std::chrono::seconds(30);  // An older snapshot is none: the thread hangs.
   };
   KernelWatch(std::unique_ptr<ProbeSet> probes, const Options& options);
@@ -42,11 +44,13 @@ class KernelWatch {
   void follow(const std::string& checkpoint, const std::string& path,
               std::shared_ptr<const CheckpointFile> file);
   void forget(const std::string& checkpoint);
-  // Whose cgroup is read too. A duplicate of the pidfd is kept.
+  // Whose cgroup and memory are read too. A duplicate of the pidfd is kept.
   void follow_client(std::uint32_t client, const ProcessRef& process);
   void forget_client(std::uint32_t client);
   // Null before the first one, and when the last one is too old.
   std::shared_ptr<const KernelStats> stats() const;
+  // As the thread that watches pressure saw them last, whatever snapshots do. Takes no lock.
+  StallsSeen stalls() const { return stalls_->read(); }
   // Those that came up since the last call.
   std::vector<std::string> warnings();
 
@@ -57,6 +61,7 @@ class KernelWatch {
   struct Shared;
   static void run(const std::shared_ptr<Shared>& shared, std::unique_ptr<KernelSampler> sampler);
 
+  std::shared_ptr<const StallBoard> stalls_;
   std::shared_ptr<Shared> shared_;  // Outlives this object as long as the thread hangs.
 };
 

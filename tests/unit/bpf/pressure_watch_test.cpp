@@ -76,5 +76,27 @@ TEST(PressureWatch, AnEdgeWithoutATriggerIsLookedAtAtTheEndOfEachWindow) {
   EXPECT_EQ(calm, 0);
 }
 
+TEST(PressureWatch, TellsWhatPressureIsWithoutABoundThatIsPassed) {
+  const test::LiteralTree tree({{"calm", total_of(5)}});
+  test::ScriptedProbes probes;
+  std::vector<PressureEdge> edges;
+  Result<PressureEdge> edge =
+      PressureEdge::polled(tree.root().get(), "calm", {.window = std::chrono::hours(1)});
+  ASSERT_TRUE(edge);
+  edges.push_back(*std::move(edge));
+  std::atomic<std::int64_t> seen = 0;
+  std::atomic<int> passed = 0;
+  const auto watch = PressureWatch::start(
+      probes, std::move(edges),
+      {.hint = [](const Hint&) {},
+       .pressure = [&](std::size_t) { ++passed; },
+       .seen = [&](std::size_t, const Pressure& pressure) { seen = pressure.some->total.count(); }});
+  ASSERT_TRUE(watch);
+  EXPECT_TRUE(eventually([&] { return seen == 5'000; }));
+  tree.write("calm", total_of(6'000'000));
+  EXPECT_TRUE(eventually([&] { return seen == 6'000'000'000; }));
+  EXPECT_EQ(passed, 0);
+}
+
 }  // namespace
 }  // namespace penstock

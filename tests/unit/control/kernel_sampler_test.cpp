@@ -4,10 +4,7 @@
 
 #include <algorithm>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "service/control/kernel_json.hpp"
@@ -217,22 +214,6 @@ TEST(KernelJson, AFileThatIsNotFollowedSaysWhy) {
   EXPECT_FALSE(json.contains("page_cache_bytes"));
   EXPECT_EQ(json.at("page_cache").at("why"), "no room");
   EXPECT_FALSE(json.at("page_cache").contains("added_bytes"));
-}
-
-TEST_F(KernelSamplerTest, ReadsTheMemoryOfEachClientInItsRhythmUntilItIsGone) {
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  const std::map<std::uint32_t, ProcessRef> clients{{3, {7, pidfd.get()}}, {4, {8, pidfd.get()}}};
-  tree_.write("proc/7/smaps_rollup", "Anonymous: 4 kB\nSwap: 0 kB\n");
-  open();
-  const KernelStats first = sampler_->sample(start, clients);
-  ASSERT_EQ(first.processes.size(), 1u);  // There is nothing to read of the other.
-  EXPECT_EQ(first.processes[0].client, 3u);
-  EXPECT_EQ(first.processes[0].memory.anonymous, 4096u);
-  tree_.write("proc/7/smaps_rollup", "Anonymous: 8 kB\nSwap: 0 kB\n");
-  EXPECT_EQ(sampler_->sample(start + Nanoseconds(1), clients).processes.at(0).memory.anonymous, 4096u);
-  EXPECT_EQ(sampler_->sample(start + KernelSampler::process_period, clients).processes.at(0).memory.anonymous,
-            8192u);
-  EXPECT_TRUE(sampler_->sample(start + KernelSampler::process_period).processes.empty());
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <atomic>
 #include <latch>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/support/eventually.hpp"
 #include "tests/support/literal_tree.hpp"
@@ -92,6 +95,65 @@ TEST_F(KernelWatchTest, AFileThatHangsKeepsNobodyAndIsNamed) {
     EXPECT_EQ(watch.stop(std::chrono::seconds(20)), "");
   }
   EXPECT_TRUE(eventually([&] { return held.expired(); }));
+}
+
+constexpr const char* pressure_file = "sys/fs/cgroup/a/memory.pressure";
+
+// In a cgroup of v2 whose tasks have not waited yet.
+class KernelWatchOfStalls : public KernelWatchTest {
+ protected:
+  KernelWatchOfStalls() {
+    tree_.write("proc/self/cgroup", "0::/a\n");
+    tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+    write_stalls(0);
+  }
+  void write_stalls(std::int64_t seconds) const {
+    tree_.write(pressure_file, fmt::format("some avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n"
+                                           "full avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n",
+                                           seconds * 1'000'000));
+  }
+  // Again and again: the text of a trigger may replace what is written, since this is a plain file.
+  bool stalls_are_seen(const KernelWatch& watch) {
+    const StallsSeen before = watch.stalls();
+    return eventually([&] {
+      write_stalls(++seconds_);
+      return watch.stalls().own.some > before.own.some && watch.stalls().own.full > before.own.full;
+    });
+  }
+
+ private:
+  std::int64_t seconds_ = 0;
+};
+
+TEST_F(KernelWatchOfStalls, AClientWhoseMemoryIsSlowToReadDelaysNeitherThemNorSnapshots) {
+  std::latch entered(1), hang(1);
+  KernelWatch::Options slow = options();
+  slow.period = std::chrono::milliseconds(1);
+  slow.read_process = [&](const ProcessRef&) -> Result<ProcessMemory> {
+    entered.count_down();
+    hang.wait();
+    return ProcessMemory{};
+  };
+  KernelWatch watch(std::make_unique<test::ScriptedProbes>(), slow);
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  watch.follow_client(3, {.pid = ::getpid(), .pidfd = pidfd.get()});
+  entered.wait();
+  EXPECT_TRUE(stalls_are_seen(watch));
+  EXPECT_TRUE(eventually([&] { return watch.stats() != nullptr; }));
+  const Nanoseconds before = watch.stats()->at;
+  EXPECT_TRUE(eventually([&] { return watch.stats()->at > before; }));
+  EXPECT_TRUE(watch.stats()->processes.empty());
+  hang.count_down();
+  EXPECT_TRUE(eventually([&] { return watch.stats()->processes.size() == 1; }));
+}
+
+TEST_F(KernelWatchOfStalls, AFileThatHangsDoesNotDelayThem) {
+  std::latch entered(1), hang(1);
+  KernelWatch watch(std::make_unique<HangingProbes>(entered, hang), options());
+  watch.follow("0123456789ab", "/hung/m", file());
+  entered.wait();
+  EXPECT_TRUE(stalls_are_seen(watch));
+  hang.count_down();
 }
 
 TEST_F(KernelWatchTest, AnOldSnapshotIsNone) {
