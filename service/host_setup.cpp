@@ -18,11 +18,16 @@ constexpr std::uint64_t few_descriptors = 1024;
 }  // namespace
 
 std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom) {
-  if (config.locked_host_bytes) return *config.locked_host_bytes;
-  const std::uint64_t quarter = headroom.limit_bytes() / 4;
+  const std::uint64_t limit = headroom.limit_bytes();
+  if (config.locked_host_bytes && *config.locked_host_bytes > limit) {
+    spdlog::warn("host.locked_bytes is {}, and the machine or a cgroup allows {} in all: that is the budget",
+                 format_bytes(*config.locked_host_bytes), format_bytes(limit));
+  }
+  if (config.locked_host_bytes) return std::min(*config.locked_host_bytes, limit);
+  const std::uint64_t quarter = limit / 4;
   if (may_lock_any_memory()) return quarter;
-  const auto limit = locked_memory_limit();
-  return limit ? std::min(quarter, limit->soft) : 0;
+  const auto lockable = locked_memory_limit();
+  return lockable ? std::min(quarter, lockable->soft) : 0;
 }
 
 std::shared_ptr<HostTier> make_host_tier(std::uint64_t budget_bytes, HeadroomSource& headroom,

@@ -15,7 +15,7 @@ Outcome<DeviceSetup> start_host_device(const Config& config, HeadroomSource& hea
 // a budget until it shares one with the host buffers. Null when that is less than one of its pages.
 std::shared_ptr<HostTier> make_host_tier(std::uint64_t budget_bytes, HeadroomSource& headroom,
                                          std::uint64_t descriptors);
-// `host.locked_bytes`; "auto": a quarter of what the tightest cgroup allows, within what this process may lock.
+// `host.locked_bytes`, and never more than the tightest cgroup allows; "auto": a quarter of what the tightest cgroup allows, within what this process may lock.
 std::uint64_t locked_budget(const Config& config, HeadroomSource& headroom);
 
 }  // namespace penstock

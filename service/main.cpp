@@ -72,7 +72,7 @@ class Daemon {
   int run();
 
  private:
-  Outcome<void> start_devices(std::uint64_t descriptors);
+  Outcome<void> start_devices(std::uint64_t descriptors, std::uint64_t locked_bytes);
   void start_governor();
   void start_watchdog();
   void wait_for_signal();
@@ -128,9 +128,10 @@ Outcome<void> Daemon::start() {
   if (!metrics) return tl::unexpected(metrics.error());
   metrics_ = std::move(*metrics);
 
-  auto devices = start_devices(open_files);
+  const std::uint64_t locked_bytes = locked_budget(config_, *headroom_);
+  auto devices = start_devices(open_files, locked_bytes);
   if (!devices) return devices;
-  service_->set_host_memory(*headroom_, locked_budget(config_, *headroom_));
+  service_->set_host_memory(*headroom_, locked_bytes);
   if (tier_) service_->set_host_tier(tier_);
   if (tier_) metrics_->set_tier(tier_);
   start_governor();
@@ -148,8 +149,8 @@ Outcome<void> Daemon::start() {
 }
 
 // GPUs first: clients that name no device get the first one.
-Outcome<void> Daemon::start_devices(std::uint64_t descriptors) {
-  tier_ = make_host_tier(locked_budget(config_, *headroom_), *headroom_, descriptors);
+Outcome<void> Daemon::start_devices(std::uint64_t descriptors, std::uint64_t locked_bytes) {
+  tier_ = make_host_tier(locked_bytes, *headroom_, descriptors);
   GpuDevices gpus = start_gpu_devices(config_, descriptors, tier_);
   devices_ = std::move(gpus.devices);
   if (std::ranges::none_of(devices_, [](const DeviceSetup& one) { return one.tier != nullptr; }))

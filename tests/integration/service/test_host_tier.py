@@ -184,6 +184,31 @@ class HostTier(unittest.TestCase):
         self.assertRegex(page, r'penstock_checkpoint_bytes\{checkpoint="[0-9a-f]{12}",place="locked_host"\} 1006')
 
     @unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, whose memory is not all the service's")
+    def test_two_gpus_share_one_budget_that_is_no_more_than_the_cgroup_allows(self) -> None:
+        cgroup = LimitedCgroup.make(768 * MIB)
+        if isinstance(cgroup, str):
+            self.skipTest(cgroup)
+        self.enterContext(cgroup)
+        running = self.start("4GiB", words=cgroup.enter(), PENSTOCK_FAKE_DEVICES="2")
+        host = running.ask("status")["host"]
+        self.assertLessEqual(host["locked_budget_bytes"], 768 * MIB)
+        self.assertLessEqual(host["tier"]["budget_bytes"], 768 * MIB)
+        devices = [device["id"] for device in running.ask("status")["devices"]]
+        self.assertEqual(2, len(devices))
+        for seed in (1, 2):
+            path = self.checkpoint(running, f"m{seed}", seed=seed)
+            for device in devices:
+                self.load(running, path, "--device", device)
+        # One copy of each for both, and the fake GPUs' own memory, which is in the cgroup, too.
+        status = running.ask("status")
+        self.assertEqual(2 * 13 * TIER_PAGE, status["host"]["tier"]["used_bytes"])
+        self.assertEqual(0, status["devices"][1]["read_bytes"])
+        self.assertEqual(0, cgroup.kills())
+        running.ask("evict", "--all")
+        self.is_right(running, path)
+        self.assertEqual(0, running.stop())
+
+    @unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, whose memory is not all the service's")
     def test_pressure_takes_it_and_its_end_gives_it_back(self) -> None:
         """There are no frames on this node that could go: without the tier's part the kernel kills."""
         cgroup = LimitedCgroup.make(512 * MIB)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines of GPUs with one pinned host tier between them.
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include <gtest/gtest.h>
@@ -64,6 +66,78 @@ class Tiered : public testing::Test {
   std::optional<LoadRig> first, second;
   std::shared_ptr<const TableSource> source;
 };
+
+// A cgroup with a limit, in which the tier is all that takes memory; keeps the most that it had.
+class LimitedRoom final : public HeadroomSource {
+ public:
+  explicit LimitedRoom(std::uint64_t bytes) : limit_(bytes) {}
+  std::uint64_t headroom_bytes() override {
+    return limit_ - static_cast<std::uint64_t>(
+                        std::clamp<std::int64_t>(taken_.load(), 0, static_cast<std::int64_t>(limit_)));
+  }
+  std::uint64_t limit_bytes() override { return limit_; }
+  void account(std::int64_t bytes) override {
+    const std::int64_t now = taken_ += bytes;
+    most_ = std::max(most_.load(), now);  // The maker's thread alone takes.
+  }
+  std::int64_t taken() const { return taken_; }
+  std::int64_t most() const { return most_; }
+
+ private:
+  const std::uint64_t limit_;
+  std::atomic<std::int64_t> taken_ = 0, most_ = 0;
+};
+
+// Two GPUs that load the same two files over one tier. Returns the most memory that the tier
+// has had at any time.
+std::int64_t most_of_two_gpus(LimitedRoom& room, std::uint64_t budget, std::uint64_t reserve) {
+  auto made = HostTier::make({.page_bytes = tier_page,
+                              .capacity_bytes = 32 * tier_page,
+                              .budget_bytes = budget,
+                              .reserve_bytes = reserve,
+                              .pages = HostPages::small},
+                             room);
+  CHECK(made.has_value());
+  const std::shared_ptr<HostTier> tier = *std::move(made);
+  const LoadRigOptions options{.device = {.addressable = false}, .tier = tier};
+  LoadRig first(options), second(options);
+  const auto shared = first.identity(file_bytes);
+  const auto other = second.identity(2 * frame);
+  for (const auto& source : {shared, other}) tier->announce(source->files.front()->identity());
+  std::uint32_t number = 10;
+  for (const auto& source : {shared, other, shared}) {
+    const TableId id{++number};
+    for (LoadRig* rig : {&first, &second}) rig->pipeline->open(id, source);
+    for (std::uint32_t page = 0; page < 2; ++page) {
+      for (LoadRig* rig : {&first, &second}) rig->load(id, page);
+      for (LoadRig* rig : {&first, &second, &first}) rig->settle();
+    }
+    for (LoadRig* rig : {&first, &second}) {
+      for (const Loaded& loaded : rig->take_loaded()) EXPECT_TRUE(loaded.ok);
+      rig->pipeline->close(id);
+    }
+    EXPECT_EQ(room.taken(), static_cast<std::int64_t>(tier->stats().used_bytes));
+  }
+  return room.most();
+}
+
+TEST(TierOfTwoGpus, OneBudgetIsForBothAndOneCopyServesThem) {
+  LimitedRoom room(1 * gib);
+  // Eight tier pages in all: of each the two read two frames' worth.
+  EXPECT_EQ(most_of_two_gpus(room, 32 * tier_page, 0), static_cast<std::int64_t>(8 * tier_page));
+  for (const std::uint64_t pages : {0, 1, 3, 5}) {
+    LimitedRoom again(1 * gib);
+    EXPECT_LE(most_of_two_gpus(again, pages * tier_page, 0), static_cast<std::int64_t>(pages * tier_page));
+  }
+}
+
+TEST(TierOfTwoGpus, WhatTheCgroupLeavesBindsBothWhateverTheBudgetIs) {
+  for (const std::uint64_t pages : {0, 1, 3, 5}) {
+    LimitedRoom room((pages + 2) * tier_page);
+    const std::int64_t most = most_of_two_gpus(room, 32 * tier_page, 2 * tier_page);
+    EXPECT_EQ(most, static_cast<std::int64_t>(pages * tier_page));
+  }
+}
 
 TEST_F(Tiered, APageThatWasLoadedOnceIsLoadedAgainWithoutARead) {
   load_all(*first);
