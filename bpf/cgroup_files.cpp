@@ -179,7 +179,7 @@ CgroupMemory CgroupFiles::read(Warnings& warnings) {
 }
 
 std::optional<std::uint64_t> CgroupFiles::read_limit(Level& level, TextFile& file, Warnings& warnings) const {
-  const Result<std::string> text = file.read(level.directory.get());
+  const Result<std::string_view> text = file.read(level.directory.get());
   // The root cgroup of v2 has no limit files, nor has one whose parent does not pass the controller on.
   if (!text && text.error().code == Errc::not_found) return std::nullopt;
   const Result<std::optional<std::uint64_t>> limit = text ? parse_limit(*text) : text.error();
@@ -191,26 +191,27 @@ std::optional<std::uint64_t> CgroupFiles::read_limit(Level& level, TextFile& fil
 // What reclaim can't take back: usage without the file cache. Shared memory is on the anonymous lists, so that the
 // file lists hold only what the disk has too.
 std::optional<std::uint64_t> CgroupFiles::read_used(Level& level, Warnings& warnings) const {
-  const Result<std::string> text = level.usage.read(level.directory.get());
+  const Result<std::string_view> text = level.usage.read(level.directory.get());
   const Result<std::uint64_t> usage = text ? parse_bytes_used(*text) : text.error();
   if (!usage) {
     warnings.add(fmt::format("{}/{}: {}; its limit is not watched", level.path, level.usage.name(),
                              why(usage.error())));
     return std::nullopt;
   }
-  const Result<std::string> stat = level.stat.read(level.directory.get());
+  const Result<std::string_view> stat = level.stat.read(level.directory.get());
   if (!stat) {
     warnings.add(fmt::format("{}/{}: {}; file cache counts as used", level.path, level.stat.name(),
                              why(stat.error())));
     return *usage;
   }
   // The plain lines of v1 leave the descendants out; those with total_ don't.
-  const auto with_descendants = [&](std::string_view key) {
+  const auto with_descendants = [&](std::string_view total_key, std::string_view key) {
     const std::optional<std::uint64_t> total =
-        version_ == CgroupVersion::v1 ? stat_value(*stat, fmt::format("total_{}", key)) : std::nullopt;
+        version_ == CgroupVersion::v1 ? stat_value(*stat, total_key) : std::nullopt;
     return total ? *total : stat_value(*stat, key).value_or(0);
   };
-  const std::uint64_t file_cache = with_descendants("inactive_file") + with_descendants("active_file");
+  const std::uint64_t file_cache = with_descendants("total_inactive_file", "inactive_file") +
+                                   with_descendants("total_active_file", "active_file");
   return *usage - std::min(file_cache, *usage);
 }
 

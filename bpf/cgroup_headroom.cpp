@@ -39,6 +39,7 @@ CgroupHeadroom::CgroupHeadroom(UniqueFd root, Clock clock)
       clock_(std::move(clock)),
       files_(CgroupFiles::open(root_.get(), warnings_)),
       meminfo_("proc/meminfo"),
+      membership_("proc/self/cgroup"),
       membership_at_(clock_()) {
   read_at_ = membership_at_ - reading_age_max;
   refresh();
@@ -88,7 +89,7 @@ void CgroupHeadroom::refresh() {
   if (now - membership_at_ >= membership_age_max) {
     membership_at_ = now;
     // A launcher may put the process into its cgroup after it has started.
-    const Result<std::string> membership = read_text(root_.get(), "proc/self/cgroup");
+    const Result<std::string_view> membership = membership_.read(root_.get());
     moved = membership && *membership != files_.membership();
     if (moved) files_ = CgroupFiles::open(root_.get(), warnings_);
   }
@@ -96,16 +97,16 @@ void CgroupHeadroom::refresh() {
   outdated_ = false;
   read_at_ = now;
   taken_since_ = 0;
-  reading_ = HeadroomReport{.version = files_.version(),
-                            .hybrid = files_.hybrid(),
-                            .path = files_.path(),
-                            .cgroup = files_.read(warnings_)};
+  // One by one: the governor reads under pressure, and a new path would be an allocation.
+  reading_.version = files_.version();
+  reading_.hybrid = files_.hybrid();
+  reading_.path = files_.path();
+  reading_.cgroup = files_.read(warnings_);
   read_machine();
 }
 
 void CgroupHeadroom::read_machine() {
-  const Result<std::string> meminfo = meminfo_.read(root_.get());
-  const std::string_view text = meminfo ? std::string_view(*meminfo) : std::string_view();
+  const std::string_view text = meminfo_.read(root_.get()).value_or(std::string_view());
   const std::optional<std::uint64_t> total = meminfo_bytes(text, "MemTotal");
   const std::optional<std::uint64_t> available = meminfo_bytes(text, "MemAvailable");
   if (!total || !available)

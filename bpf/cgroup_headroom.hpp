@@ -65,7 +65,7 @@ class CgroupHeadroom final : public HeadroomSource {
   // Guarded by mutex_.
   Warnings warnings_;
   CgroupFiles files_;
-  TextFile meminfo_;
+  TextFile meminfo_, membership_;
   HeadroomReport reading_;
   Nanoseconds read_at_;
   Nanoseconds membership_at_;

@@ -47,7 +47,7 @@ CgroupUseFiles::CgroupUseFiles(CgroupVersion version)
       kills_("memory.oom_control") {}
 
 CgroupUse CgroupUseFiles::read_use(int directory) {
-  const Result<std::string> stat = stat_.read(directory);
+  const Result<std::string_view> stat = stat_.read(directory);
   if (!stat) return {};
   CgroupUse use = use_of_stat(*stat, version_);
   if (version_ == CgroupVersion::v2) use.swapped = read_number(swap_, directory);
@@ -57,7 +57,7 @@ CgroupUse CgroupUseFiles::read_use(int directory) {
 CgroupEvents CgroupUseFiles::read_events(int directory) {
   CgroupEvents events;
   if (version_ == CgroupVersion::v2) {
-    const Result<std::string> text = events_.read(directory);
+    const Result<std::string_view> text = events_.read(directory);
     if (!text) return events;
     events.limit_hits = stat_value(*text, "max");
     events.high_hits = stat_value(*text, "high");
@@ -65,13 +65,13 @@ CgroupEvents CgroupUseFiles::read_events(int directory) {
     return events;
   }
   events.limit_hits = read_number(fail_count_, directory);
-  const Result<std::string> kills = kills_.read(directory);
+  const Result<std::string_view> kills = kills_.read(directory);
   if (kills) events.oom_kills = stat_value(*kills, "oom_kill");
   return events;
 }
 
 std::optional<std::uint64_t> CgroupUseFiles::read_number(TextFile& file, int directory) {
-  const Result<std::string> text = file.read(directory);
+  const Result<std::string_view> text = file.read(directory);
   const Result<std::uint64_t> number = text ? parse_bytes_used(*text) : text.error();
   return number ? std::optional(*number) : std::nullopt;
 }

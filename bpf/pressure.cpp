@@ -69,7 +69,7 @@ PressureSource PressureSource::of_file(int directory, const char* path, std::str
 }
 
 std::optional<Pressure> PressureSource::read(Warnings& warnings) {
-  const Result<std::string> text = read_();
+  const Result<std::string_view> text = read_();
   const Result<Pressure> pressure = text ? parse_pressure(*text) : text.error();
   available_ = pressure.has_value();
   if (!available_) {

@@ -33,7 +33,8 @@ Result<Pressure> parse_pressure(std::string_view text);
 // Asks again and again, and says once what is wrong, for each cause; and once that it works again.
 class PressureSource {
  public:
-  using Read = std::function<Result<std::string>()>;
+  // What it answers is valid until the next call.
+  using Read = std::function<Result<std::string_view>()>;
 
   // `name` is for the warnings. The file may be there and yet not be readable: PSI can be switched off.
   PressureSource(std::string name, Read read) : name_(std::move(name)), read_(std::move(read)) {}

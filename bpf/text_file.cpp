@@ -18,34 +18,36 @@ Result<UniqueFd> open_text(int directory, const char* path) {
   return fd;
 }
 
-Result<std::string> read_all(int fd) {
-  std::string text;
+// How many bytes of the buffer are the text.
+Result<std::size_t> read_all(int fd, std::string& buffer) {
   std::size_t filled = 0;
   while (true) {
-    if (filled == text.size()) text.resize(filled + first_read_bytes);
-    const ssize_t got = ::pread(fd, text.data() + filled, text.size() - filled, static_cast<off_t>(filled));
+    if (filled == buffer.size()) buffer.resize(filled + first_read_bytes);
+    const ssize_t got =
+        ::pread(fd, buffer.data() + filled, buffer.size() - filled, static_cast<off_t>(filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error{Errc::io, errno, "read"};
-    if (got == 0) break;
+    if (got == 0) return filled;
     filled += static_cast<std::size_t>(got);
     if (filled > text_bytes_max) return Error{Errc::io, EFBIG, "read"};
   }
-  text.resize(filled);
-  return text;
 }
 
 }  // namespace
 
 Result<std::string> read_text(int directory, const char* path) {
   const UniqueFd fd = TRY(open_text(directory, path));
-  return read_all(fd.get());
+  std::string text;
+  text.resize(TRY(read_all(fd.get(), text)));
+  return text;
 }
 
-Result<std::string> TextFile::read(int directory) {
+Result<std::string_view> TextFile::read(int directory) {
   if (!fd_) fd_ = TRY(open_text(directory, name_));
-  Result<std::string> text = read_all(fd_.get());
-  if (!text) fd_.reset();
-  return text;
+  const Result<std::size_t> bytes = read_all(fd_.get(), buffer_);
+  if (bytes) return std::string_view(buffer_).substr(0, *bytes);
+  fd_.reset();
+  return bytes.error();
 }
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "dataplane/base/result.hpp"
 #include "dataplane/base/unique_fd.hpp"
@@ -18,13 +19,15 @@ class TextFile {
   // `name` is a literal.
   explicit TextFile(const char* name) : name_(name) {}
 
-  // As read_text. Opens the file at the first call and again after a failure.
-  Result<std::string> read(int directory);
+  // As read_text; valid until the next call. Opens the file at the first call and again after a failure. Allocates
+  // nothing after the first call, unless the text grows beyond all before.
+  Result<std::string_view> read(int directory);
   const char* name() const { return name_; }
 
  private:
   const char* name_;
   UniqueFd fd_;
+  std::string buffer_;
 };
 
 }  // namespace penstock

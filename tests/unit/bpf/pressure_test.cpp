@@ -52,7 +52,7 @@ std::vector<std::string> poll_600_times(PressureSource& source) {
 
 TEST(CaseC04, SwitchedOffIsAbsentAndSaidOnce) {
   PressureSource source("/proc/pressure/memory", [] {
-    return Result<std::string>(Error{Errc::io, EOPNOTSUPP, "read"});
+    return Result<std::string_view>(Error{Errc::io, EOPNOTSUPP, "read"});
   });
   const std::vector<std::string> said = poll_600_times(source);
   ASSERT_EQ(said.size(), 1u);
