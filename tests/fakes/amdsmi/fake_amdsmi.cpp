@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/fakes/engine/callers.hpp"
+
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace penstock::test {
@@ -14,7 +16,9 @@ namespace {
 
 constexpr amdsmi_status_t invalid_argument = 1;
 
-FakeAmdSmi& state() {
+FakeAmdSmi& state(const char* call = __builtin_FUNCTION()) {
+  static const fake::Callers callers(fake::usage_callers);
+  callers.check(call);
   static FakeAmdSmi fake;
   return fake;
 }

@@ -56,6 +56,7 @@ CudaResult Driver::context_problem() {
 }
 
 CudaResult Driver::enter(const char* name, Needs needs) {
+  settings().callers.check(name);
   const Fault fault = FaultPlan::instance().next(name);
   if (fault.kind == Fault::Kind::kills_context) {
     if (front_end.vendor == Vendor::hip || !this_thread().contexts.empty()) current().kill(fault.code);

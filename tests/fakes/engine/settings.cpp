@@ -132,6 +132,8 @@ Settings read_settings() {
   read.poison = flag("PENSTOCK_FAKE_POISON", true);
   read.sticky_faults = flag("PENSTOCK_FAKE_STICKY_FAULTS", false);
   read.no_binary = flag("PENSTOCK_FAKE_NO_BINARY", false);
+  const char* const callers = std::getenv("PENSTOCK_FAKE_CALLERS");
+  read.callers = Callers(callers != nullptr ? callers : service_callers);
   return read;
 }
 

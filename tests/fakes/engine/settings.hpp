@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/engine/callers.hpp"
+
 namespace penstock::fake {
 
 enum class Vendor : std::uint8_t { cuda, hip };
@@ -51,6 +53,7 @@ struct Settings {
   bool sticky_faults = false;  // A bad access kills the context (700), as on a GPU; otherwise the process.
   bool no_binary = false;
   Quirks quirks;
+  Callers callers;
 };
 const Settings& settings();
 // For programs that set the environment after they have loaded the fake: the next call reads it again.

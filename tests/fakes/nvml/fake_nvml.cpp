@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include "tests/fakes/engine/callers.hpp"
 #include "tests/fakes/nvml/nvml_script.hpp"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -43,7 +44,9 @@ nvml_device_t as_handle(FakeNvmlDevice& device) { return reinterpret_cast<nvml_d
 // Holds the state for one call, after it has hung as long as it is told to.
 class Call {
  public:
-  Call() : lock_(state().mutex) {
+  explicit Call(const char* name = __builtin_FUNCTION()) : lock_(state().mutex) {
+    static const fake::Callers callers(fake::usage_callers);
+    callers.check(name);
     FakeNvml& fake = state();
     ++fake.calls;
     while (script_says_hang()) ::poll(nullptr, 0, 10);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trouble on demand: calls that hang or kill, no descriptors left, memory that goes back late, contexts that cost.
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "tests/support/eventually.hpp"
@@ -48,6 +50,28 @@ TEST_F(FakeCudaTroubleDeathTest, NoDescriptorLeftReadsAsOutOfMemory) {
 TEST_F(FakeCudaTroubleDeathTest, APlanThatIsNoneEndsTheTest) {
   EXPECT_DEATH(penstock_fake_set_faults("cuMemCreate"), "expected NAME:ACTION");
   EXPECT_DEATH(penstock_fake_set_faults("cuMemCreate:often"), "expected NAME:ACTION");
+}
+
+CudaResult count_on_a_thread(const char* name, const char* rule) {
+  set("PENSTOCK_FAKE_CALLERS", rule);
+  CudaResult result = cuda_error_unknown;
+  std::thread([&] {
+    ::pthread_setname_np(::pthread_self(), name);
+    int count = 0;
+    result = cuDeviceGetCount(&count);
+  }).join();
+  set("PENSTOCK_FAKE_CALLERS", nullptr);
+  return result;
+}
+
+TEST_F(FakeCudaTroubleDeathTest, OfAProgramThatIsNamedOnlyTheNamedThreadsMayCall) {
+  constexpr const char* rule = "unit_fake_cuda:maker,opener";
+  EXPECT_DEATH(count_on_a_thread("main", rule), "cuDeviceGetCount: thread 'main' of unit_fake_cuda must not");
+  EXPECT_DEATH(count_on_a_thread("make", rule), "cuDeviceGetCount: thread 'make' of unit_fake_cuda must not");
+  EXPECT_EQ(count_on_a_thread("maker", rule), cuda_success);
+  EXPECT_EQ(count_on_a_thread("opener", rule), cuda_success);
+  EXPECT_EQ(count_on_a_thread("main", "another:maker"), cuda_success);
+  EXPECT_DEATH(count_on_a_thread("main", "unit_fake_cuda"), "expected PROGRAM:THREAD");
 }
 
 TEST_F(FakeCuda, MemoryMayGoBackLate) {
