@@ -177,6 +177,18 @@ Answer read_report(const Datagram& datagram) {
   return ClientMessage(std::move(message));
 }
 
+Answer read_book_copy(const Datagram& datagram) {
+  const auto wire = TRY(datagram.whole<pstw_book_copy>(PSTW_COPY_EXISTS));
+  if (wire.reserved != 0) return broken("a reserved field is used");
+  if (wire.copy == 0) return broken("a copy without a number");
+  BookCopy message;
+  message.gpu = TRY(text_of(wire.gpu, wire.gpu_bytes));
+  message.copy = wire.copy;
+  message.bytes = wire.bytes;
+  message.exists = (datagram.header.flags & PSTW_COPY_EXISTS) != 0;
+  return ClientMessage(std::move(message));
+}
+
 Answer read_query(const Datagram& datagram) {
   const auto wire = TRY(datagram.front<pstw_query>(0, 0));
   const auto tail = datagram.bytes.subspan(sizeof wire);
@@ -209,6 +221,7 @@ Answer read(const Datagram& datagram) {
     case PSTW_QUERY: return read_query(datagram);
     case PSTW_CANCEL: return read_cancel(datagram);
     case PSTW_REPORT: return read_report(datagram);
+    case PSTW_BOOK_COPY: return read_book_copy(datagram);
     default: return broken("no message of a client has this type");
   }
 }

@@ -152,6 +152,16 @@ Result<Bytes> write(std::uint64_t request, const Report& message) {
   return finish(wire, tail);
 }
 
+Result<Bytes> write(std::uint64_t request, const BookCopy& message) {
+  if (message.copy == 0) return unfit("a copy without a number");
+  if (message.gpu.size() > PSTW_DEVICE_ID_BYTES_MAX) return unfit("name of a GPU");
+  auto wire = start<pstw_book_copy>(PSTW_BOOK_COPY, request, 0, message.exists ? PSTW_COPY_EXISTS : 0);
+  wire.gpu_bytes = put_text(wire.gpu, message.gpu);
+  wire.copy = message.copy;
+  wire.bytes = message.bytes;
+  return finish(wire);
+}
+
 Result<Bytes> write(std::uint64_t request, const CancelRequest& message) {
   auto wire = start<pstw_cancel>(PSTW_CANCEL, request);
   wire.cancelled = message.cancelled;

@@ -94,6 +94,13 @@ struct Holding {
 struct Report {
   std::vector<Holding> holdings;  // Ascending by key, each once.
 };
+// Memory of a GPU that is none of the devices; see PSTW_BOOK_COPY.
+struct BookCopy {
+  std::string gpu;
+  std::uint64_t copy = 0;
+  std::uint64_t bytes = 0;
+  bool exists = false;
+};
 enum class QueryKind : std::uint8_t { status, explain, load, evict, doctor, scrub };
 struct Query {
   QueryKind kind = QueryKind::status;
@@ -104,7 +111,7 @@ struct CancelRequest {
 };
 using ClientMessage =
     std::variant<Hello, OpenCheckpoint, CloseCheckpoint, OpenTable, CloseTable, Admit, ReleaseGrant,
-                 CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query, CancelRequest, Report>;
+                 CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query, CancelRequest, Report, BookCopy>;
 
 // ---- from the service ----
 enum class DeviceKind : std::uint8_t { host, cuda, hip };

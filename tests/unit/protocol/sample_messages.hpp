@@ -40,6 +40,7 @@ inline std::vector<wire::ClientMessage> sample_client_messages() {
       wire::Free{2, 1 << 30, 5},
       wire::Query{wire::QueryKind::explain, R"({"id":"é"})"},
       wire::CancelRequest{41},
+      wire::BookCopy{"cuda-0123abcd", 7, 1ull << 35, true},
       wire::Report{},
       wire::Report{{{wire::HoldingKind::weights, wire::HoldingPlace::device, 3, 1ull << 34},
                     {wire::HoldingKind::weights, wire::HoldingPlace::device, 4, 0},
