@@ -154,7 +154,8 @@ std::vector<SharingTest> start_tests(const std::vector<std::shared_ptr<GpuDriver
 // Those of the GPUs that are worth a device. What keeps the others from it won't pass while the service runs, so they are
 // no devices in quarantine, and each is said once.
 std::vector<std::shared_ptr<GpuDriver>> can_share(const std::vector<std::shared_ptr<GpuDriver>>& gpus,
-                                                  bool& some_need_copies) {
+                                                  std::uint64_t headroom_bytes,
+                                                  std::vector<CopyLedger::Gpu>& unshared) {
   std::vector<SharingTest> tests = start_tests(gpus);
   const auto end = std::chrono::steady_clock::now() + sharing_limit;
   std::vector<std::shared_ptr<GpuDriver>> kept;
@@ -171,7 +172,10 @@ std::vector<std::shared_ptr<GpuDriver>> can_share(const std::vector<std::shared_
       kept.push_back(gpus[at]);
       continue;
     }
-    some_need_copies = true;
+    unshared.push_back({.id = gpu.identity.id,
+                        .kind = std::string(gpu_vendor_name(gpu.identity.vendor)),
+                        .total_bytes = gpu.total_bytes,
+                        .headroom_bytes = headroom_bytes});
     spdlog::warn("device {} is not used, its memory can't be shared: {}; {}", gpu.identity.id,
                  gpu.has_vmm ? answer.why : gpu.why_no_vmm, whole_copies);
   }
@@ -201,7 +205,8 @@ GpuDevices start_gpu_devices(const Config& config, std::uint64_t descriptors,
     if (wanted.enabled == DeviceUse::off) continue;
     const OpenedVendor opened = open_vendor_within(vendor, driver_limit);
     say_state(opened.report, wanted.enabled);
-    for (const std::shared_ptr<GpuDriver>& gpu : can_share(opened.gpus, found.some_need_copies)) {
+    for (const std::shared_ptr<GpuDriver>& gpu :
+         can_share(opened.gpus, wanted.headroom_bytes.value_or(0), found.unshared)) {
       auto device = start_gpu(config, wanted, gpu, frames_max, tier);
       if (device) {
         found.devices.push_back(std::move(*device));

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "service/device_setup.hpp"
+#include "service/policy/copy_ledger.hpp"
 
 namespace penstock {
 
 struct GpuDevices {
   std::vector<DeviceSetup> devices;
-  bool some_need_copies =
-      false;  // Of a GPU whose memory can't be shared: clients get whole tables, from host memory.
+  // Those whose memory can't be shared: clients get whole tables there, copied from host memory.
+  std::vector<CopyLedger::Gpu> unshared;
 };
 
 // Called on a thread that lives as long as the devices: the death of the thread that starts writers ends them.

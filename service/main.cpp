@@ -152,11 +152,12 @@ Outcome<void> Daemon::start() {
 Outcome<void> Daemon::start_devices(std::uint64_t descriptors, std::uint64_t locked_bytes) {
   tier_ = make_host_tier(locked_bytes, *headroom_, descriptors);
   GpuDevices gpus = start_gpu_devices(config_, descriptors, tier_);
+  for (const CopyLedger::Gpu& gpu : gpus.unshared) service_->state().copies.add(gpu);
   devices_ = std::move(gpus.devices);
   if (std::ranges::none_of(devices_, [](const DeviceSetup& one) { return one.tier != nullptr; }))
     tier_.reset();
   if (config_.host.enabled == DeviceUse::on ||
-      (config_.host.enabled == DeviceUse::automatic && (devices_.empty() || gpus.some_need_copies))) {
+      (config_.host.enabled == DeviceUse::automatic && (devices_.empty() || !gpus.unshared.empty()))) {
     auto host = start_host_device(config_, *headroom_, descriptors);
     if (!host) return tl::unexpected(host.error());
     devices_.push_back(std::move(*host));

@@ -36,6 +36,10 @@ std::string devices_text(const Json& status, std::string_view strong, std::strin
 std::string status_text(const Json& status, bool color) {
   const std::string_view strong = color ? "\x1b[1m" : "", plain = color ? "\x1b[0m" : "";
   std::string text = devices_text(status, strong, plain);
+  for (const Json& gpu : list_of(status, "unshared")) {
+    text += fmt::format("{:<14} {} of {} in copies of tables: its memory can't be shared\n",
+                        text_of(gpu, "id"), bytes_of(gpu, "copies_bytes"), bytes_of(gpu, "total_bytes"));
+  }
   if (const Json host = object_of(status, "host"); !host.empty()) {
     text += fmt::format("host memory    {} of {} locked\n", bytes_of(host, "locked_bytes"),
                         bytes_of(host, "locked_budget_bytes"));

@@ -125,6 +125,7 @@ Outcome<std::uint64_t> Client::adopt(UniqueFd socket, wire::HelloReply reply) {
     epoch_ = epoch;
     connected_ = true;
   }
+  book_copies_again(epoch);
   find_losses();  // It may have broken while nobody could be told.
   return epoch;
 }

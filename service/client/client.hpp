@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Client: one process's dealings with the service, over any number of connections. Any thread.
 //
-// Order of locks: opening_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
+// Order of locks: opening_, booking_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -129,6 +130,10 @@ class Client final : private ControlListener {
   OpenTable* find(const TableRecipe& recipe);
   Outcome<std::unique_ptr<PageMapper>> make_mapper(const wire::Device& device, const TableShape& shape);
   std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
+  // Counts a copy before it is allocated: its number, 0 where the service counts none on that GPU.
+  Outcome<std::uint64_t> book_copy(const std::string& gpu, std::uint64_t bytes);
+  void unbook_copy(std::uint64_t number);
+  void book_copies_again(std::uint64_t epoch);
 
   std::optional<std::uint64_t> present_connection();
   // Attached to the present connection.
@@ -149,6 +154,11 @@ class Client final : private ControlListener {
     std::weak_ptr<TableCopy> copy;
   };
   std::vector<MadeCopy> copies_;
+
+  // What the service counts of the copies, or is asked to: by our number, until the memory is given back.
+  std::mutex booking_;
+  std::map<std::uint64_t, wire::BookCopy> booked_;
+  std::uint64_t last_booked_ = 0;
 
   std::mutex state_;
   std::condition_variable state_changed_;

@@ -11,17 +11,20 @@
 namespace penstock {
 namespace {
 
+// More than any request waits for that nobody has to make room for.
+constexpr Nanoseconds booking_patience = std::chrono::seconds(30);
+
 // Once a process and GPU. A library has no log of its own.
-void say_that_nothing_is_shared(const GpuDescription& gpu) {
+void say_that_nothing_is_shared(const GpuDescription& gpu, bool counted) {
   static std::mutex& mutex = *std::make_unique<std::mutex>().release();
   static std::set<std::string>& said = *std::make_unique<std::set<std::string>>().release();
   const std::lock_guard lock(mutex);
   if (!said.insert(gpu.identity.id).second) return;
   const std::string line = fmt::format(
-      "penstock: memory of {} can't be shared ({}): tables there are whole copies of this process's "
-      "own, which the service does not count\n",
+      "penstock: memory of {} can't be shared ({}): tables there are whole copies of this process's own{}\n",
       gpu.identity.id,
-      gpu.has_vmm ? "the service has no such device, its log says why" : gpu.why_no_vmm.c_str());
+      gpu.has_vmm ? "the service has no such device, its log says why" : gpu.why_no_vmm.c_str(),
+      counted ? "" : ", which the service does not count");
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
@@ -41,12 +44,54 @@ Outcome<std::shared_ptr<TableCopy>> Client::copy(OpenTable& table, const PlainGp
     if (made.of == &table && known && known->gpu().identity.id == wanted.identity.id) return known;
   }
   const TableShape& shape = table.table->shape();
+  const auto booked = book_copy(wanted.identity.id, shape.bytes);
+  if (!booked) return tl::unexpected(booked.error());
   auto made =
       TableCopy::create(gpu, {.bytes = shape.bytes, .page_bytes = shape.page_bytes, .pages = shape.pages});
-  if (!made) return made;
-  say_that_nothing_is_shared(wanted);
+  if (!made) {
+    unbook_copy(*booked);
+    return made;
+  }
+  (*made)->on_freed([this, number = *booked] { unbook_copy(number); });
+  say_that_nothing_is_shared(wanted, *booked != 0);
   copies_.push_back({&table, *made});
   return made;
+}
+
+Outcome<std::uint64_t> Client::book_copy(const std::string& gpu, std::uint64_t bytes) {
+  wire::BookCopy message{.gpu = gpu, .copy = 0, .bytes = bytes, .exists = false};
+  {
+    // Before it is asked: a new connection meanwhile hears of it, too.
+    const std::lock_guard lock(booking_);
+    message.copy = ++last_booked_;
+    booked_.emplace(message.copy, message);
+  }
+  const auto reply = ask<wire::Done>(message, booking_patience);
+  if (reply) return message.copy;
+  unbook_copy(message.copy);
+  // A GPU that the configuration turns off, or that the service does not see: as much the user's as the programs'.
+  if (reply.error().kind == FailureKind::not_found) return 0;
+  return tl::unexpected(reply.error());
+}
+
+void Client::unbook_copy(std::uint64_t number) {
+  // Held while it is sent, so that no new connection is told of it afterwards.
+  const std::lock_guard lock(booking_);
+  const auto found = booked_.find(number);
+  if (found == booked_.end()) return;
+  wire::BookCopy message = found->second;
+  booked_.erase(found);
+  message.bytes = 0;
+  if (const auto epoch = present_connection()) post_on(*epoch, message);
+}
+
+void Client::book_copies_again(std::uint64_t epoch) {
+  const std::lock_guard lock(booking_);
+  for (const auto& [number, booked] : booked_) {
+    wire::BookCopy message = booked;
+    message.exists = true;
+    post_on(epoch, message);
+  }
 }
 
 Outcome<void> Client::fill(TableCopy& copy, OpenTable& table, PageSpan span, Nanoseconds deadline) {

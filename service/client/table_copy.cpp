@@ -99,9 +99,12 @@ Outcome<std::shared_ptr<TableCopy>> TableCopy::create(const PlainGpu& gpu, const
 }
 
 TableCopy::~TableCopy() {
-  const Borrowed borrowed(gpu_);
-  // A context that is over has taken its memory along.
-  if (borrowed.entered().ok()) static_cast<void>(insist([&] { return gpu_.context->free(base_); }));
+  {
+    const Borrowed borrowed(gpu_);
+    // A context that is over has taken its memory along.
+    if (borrowed.entered().ok()) static_cast<void>(insist([&] { return gpu_.context->free(base_); }));
+  }
+  if (freed_) freed_();
 }
 
 bool TableCopy::ready(PageSpan span) const {

@@ -46,7 +46,7 @@ class TableCopy {
   };
   // `exhausted`: the GPU has no room for the whole table.
   static Outcome<std::shared_ptr<TableCopy>> create(const PlainGpu& gpu, const Size& size);
-  // Waits for the work that is queued on the GPU, and gives the memory back.
+  // Waits for the work that is queued on the GPU, and gives the memory back; then says so.
   ~TableCopy();
   TableCopy(const TableCopy&) = delete;
   TableCopy& operator=(const TableCopy&) = delete;
@@ -54,6 +54,8 @@ class TableCopy {
   std::byte* address() const { return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(base_)); }
   const GpuDescription& gpu() const { return gpu_.gpu.driver->description(); }
   const Size& size() const { return size_; }
+  // Called once the memory is given back, by the thread of the last user. Once, before others use the copy.
+  void on_freed(std::function<void()> freed) { freed_ = std::move(freed); }
 
   // Copies the pages that are not ready. Those that were copied stay when another one fails.
   Outcome<void> fill(PageSpan span, const PageSource& source, Nanoseconds deadline);
@@ -80,6 +82,7 @@ class TableCopy {
   const PlainGpu gpu_;
   const Size size_;
   const DeviceAddress base_;
+  std::function<void()> freed_;
   std::vector<std::atomic<bool>> ready_;
   std::vector<std::atomic<std::uint32_t>> pins_;
 

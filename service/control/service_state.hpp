@@ -23,6 +23,7 @@
 #include "service/control/kernel_watch.hpp"
 #include "service/control/opener.hpp"
 #include "service/control/table_registry.hpp"
+#include "service/policy/copy_ledger.hpp"
 #include "service/policy/stats.hpp"
 
 namespace penstock {
@@ -42,6 +43,7 @@ struct ServiceState {
   std::vector<std::unique_ptr<AdmissionDesk>> admissions;  // One a device, same positions.
   std::vector<std::optional<GpuUsageStats>> usage;         // Of GPUs, by UsageFeed; same positions.
   std::unique_ptr<HostBuffers> host_buffers;
+  CopyLedger copies;  // Of GPUs that are no devices.
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.
   std::map<SessionId, std::shared_ptr<Session>> sessions;

@@ -193,6 +193,7 @@ void Session::end(FailureKind reason, std::string_view text) {
   checkpoints_.clear();
   if (greeted_) {
     for (const auto& desk : service_.admissions) desk->close(id_);
+    service_.copies.close(id_);
     // A client that uses its buffer must not find it empty only because the service is stopped.
     if (reason == FailureKind::closing)
       service_.host_buffers->leave(id_);

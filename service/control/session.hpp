@@ -83,6 +83,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t request, wire::Query&& query, UniqueFds&& fds);
   void on(std::uint64_t request, wire::CancelRequest&& cancel, UniqueFds&& fds);
   void on(std::uint64_t request, wire::Report&& report, UniqueFds&& fds);
+  void on(std::uint64_t request, wire::BookCopy&& book, UniqueFds&& fds);
 
   void checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened);
   Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device,

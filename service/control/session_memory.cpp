@@ -130,6 +130,17 @@ void Session::on(std::uint64_t request, wire::Free&& free, UniqueFds&&) {
   free_next(freeing);
 }
 
+void Session::on(std::uint64_t request, wire::BookCopy&& book, UniqueFds&&) {
+  const auto booked = service_.copies.book(
+      id_, {.gpu = book.gpu, .copy = book.copy, .bytes = book.bytes, .exists = book.exists});
+  if (!booked) {
+    service_.decide("refuse", fmt::format("client {}", raw(id_)), book.bytes,
+                    failure_kind_name(booked.error().kind), {});
+    return refuse(request, booked.error());
+  }
+  answer(request, wire::Done{});
+}
+
 void Session::on(std::uint64_t request, wire::Report&& report, UniqueFds&&) {
   for (const wire::Holding& holding : report.holdings) {
     const auto device = holding.device ? device_at(*holding.device) : Outcome<DeviceLink*>(nullptr);

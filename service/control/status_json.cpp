@@ -122,6 +122,20 @@ Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, con
   return json;
 }
 
+// GPUs that are no devices, since their memory can't be shared.
+Json copies_json(const CopyLedger& copies) {
+  Json json = Json::array();
+  for (const CopyLedger::Figures& one : copies.figures()) {
+    json.push_back({{"id", one.gpu->id},
+                    {"kind", one.gpu->kind},
+                    {"total_bytes", one.gpu->total_bytes},
+                    {"headroom_bytes", one.gpu->headroom_bytes},
+                    {"copies_bytes", one.copies_bytes},
+                    {"clients", one.sessions}});
+  }
+  return json;
+}
+
 const ProcessMemory* process_of(const KernelStats* kernel, SessionId session) {
   if (kernel == nullptr) return nullptr;
   const auto found = std::ranges::find(kernel->processes, raw(session), &ClientMemoryFigures::client);
@@ -149,6 +163,8 @@ Json client_json(const ServiceState& service, const KernelStats* kernel, const S
   const ProcessMemory* const process = process_of(kernel, session.id());
   if (process != nullptr) json["process"] = process_json(*process);
   if (session.reported() != nullptr) add_reported(json, service, *session.reported(), process);
+  for (const auto& [gpu, bytes] : service.copies.bytes_of(session.id()))
+    json["kinds"]["copies"]["devices"][std::string(gpu)] = bytes;
   if (kernel == nullptr) return json;
   const auto own = std::ranges::find(kernel->clients, raw(session.id()), &ClientCgroupFigures::client);
   if (own != kernel->clients.end()) add_client_cgroup(json, *own);
@@ -170,6 +186,7 @@ Json status_json(const ServiceState& service, const std::function<bool(const Che
     if (session->greeted()) clients.push_back(client_json(service, kernel.get(), *session));
   }
   Json status{{"devices", std::move(devices)},
+              {"unshared", copies_json(service.copies)},
               {"checkpoints", std::move(checkpoints)},
               {"clients", std::move(clients)},
               {"reader", {{"backend", service.reader.backend}, {"reason", service.reader.reason}}},

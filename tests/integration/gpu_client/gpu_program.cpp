@@ -15,6 +15,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
@@ -48,7 +50,16 @@ class Program {
     std::string verb, name;
     words >> verb;
     if (verb == "driver") return load_driver();
-    if (verb == "open") return open();
+    if (verb == "open") {
+      words >> name;
+      return open(name);
+    }
+    if (verb == "close") {
+      pst_table_close(table_);
+      return "done";
+    }
+    if (verb == "used") return std::to_string(used_bytes_(0));
+    if (verb == "in-a-child") return in_a_child();
     if (verb == "idle" || verb == "busy") return told(pst_idle(client_, verb == "idle"));
     if (verb == "revokes") return told(pst_run_revokes(client_));
     if (verb == "residency") return residency();
@@ -106,6 +117,7 @@ class Program {
       CHECK(function != nullptr);
     };
     find(calls_, "penstock_fake_call_count");
+    find(used_bytes_, "penstock_fake_used_bytes");
     find(begin_capture_, hip ? "hipStreamBeginCapture" : "cuStreamBeginCapture_v2");
     find(end_capture_, hip ? "hipStreamEndCapture" : "cuStreamEndCapture");
     find(load_module_, hip ? "hipModuleLoadData" : "cuModuleLoadData");
@@ -114,9 +126,11 @@ class Program {
     CHECK(context_->allocate_host(sizeof(std::uint32_t), flag_).ok());
     return "done";
   }
-  std::string open() {
+  // On the service's first device, or on one that is named.
+  std::string open(const std::string& device) {
     pst_table_options options{};
     options.size = sizeof options;
+    options.device = device.empty() ? nullptr : device.c_str();
     const pst_status status = pst_table_open(checkpoint_, &options, &table_);
     if (status != PST_DONE) return told(status);
     pst_table_info info{};
@@ -128,6 +142,27 @@ class Program {
     CHECK(pst_table_tensor(table_, 0, &first, &bytes) == PST_DONE);
     shift_ = first - header - sizeof header;
     return "done";
+  }
+  // What a forked child is told of the table. Its end gives nothing of the parent's back.
+  std::string in_a_child() {
+    std::array<int, 2> ends{};
+    CHECK(::pipe(ends.data()) == 0);
+    const pid_t child = ::fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      const std::string answer =
+          told(pst_fault(table_, 0, 1, 0)) + "; " + told(pst_unpin(table_, 0, 1, nullptr)) + "\n";
+      pst_table_close(table_);
+      ::_exit(::write(ends[1], answer.data(), answer.size()) > 0 ? 0 : 1);
+    }
+    ::close(ends[1]);
+    std::string answer(4096, 0);
+    const ssize_t length = ::read(ends[0], answer.data(), answer.size());
+    ::close(ends[0]);
+    int status = 0;
+    CHECK(::waitpid(child, &status, 0) == child);
+    if (length <= 0 || status != 0) return "it died";
+    return answer.substr(0, static_cast<std::size_t>(length) - 1);
   }
   std::string residency() const {
     pst_residency now{};
@@ -170,6 +205,7 @@ class Program {
   std::unique_ptr<DriverContext> context_;
   StreamHandle stream_{};
   FakeCallCount calls_ = nullptr;
+  std::uint64_t (*used_bytes_)(int device) = nullptr;
   int (*begin_capture_)(void* stream, int mode) = nullptr;
   int (*end_capture_)(void* stream, void** graph) = nullptr;
   int (*load_module_)(void** module, const void* image) = nullptr;
