@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 
 #include "dataplane/base/unique_fd.hpp"
 #include "tests/fakes/engine/frame.hpp"
@@ -31,6 +32,7 @@ class Ledger {
   class Locked;
 
   Ledger();
+  std::set<std::uint64_t> living() const;
   // Drops the entries of frames that nobody holds any more.
   void sweep();
   void insert(const FrameInfo& info);

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trouble on demand: calls that hang or kill, no descriptors left, memory that goes back late, contexts that cost.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <array>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "dataplane/base/unique_fd.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/unit/fakes/fake_cuda_fixture.hpp"
 
@@ -72,6 +77,39 @@ TEST_F(FakeCudaTroubleDeathTest, OfAProgramThatIsNamedOnlyTheNamedThreadsMayCall
   EXPECT_EQ(count_on_a_thread("opener", rule), cuda_success);
   EXPECT_EQ(count_on_a_thread("main", "another:maker"), cuda_success);
   EXPECT_DEATH(count_on_a_thread("main", "unit_fake_cuda"), "expected PROGRAM:THREAD");
+}
+
+// Takes locks, many at a time, and gives them back until it is killed.
+[[noreturn]] void lock_and_unlock() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;;) {
+    std::vector<UniqueFd> held;
+    for (int at = 0; at < 64; ++at) {
+      held.emplace_back(::memfd_create("other", MFD_CLOEXEC));
+      struct flock lock {};
+      lock.l_type = F_WRLCK;
+      ::fcntl(held.back().get(), F_OFD_SETLK, &lock);
+    }
+  }
+}
+
+TEST_F(FakeCuda, LocksOfOtherProcessesHideNoFrame) {
+  constexpr int frames = 100, looks = 300;
+  std::array<pid_t, 2> others{};
+  for (pid_t& other : others) {
+    other = ::fork();
+    if (other == 0) lock_and_unlock();
+  }
+  std::vector<CudaMemHandle> handles;
+  for (int frame = 0; frame < frames; ++frame) handles.push_back(create());
+  int wrong = 0;
+  for (int look = 0; look < looks; ++look) wrong += penstock_fake_frames(0) != frames ? 1 : 0;
+  EXPECT_EQ(wrong, 0);
+  for (const pid_t other : others) {
+    ::kill(other, SIGKILL);
+    ::waitpid(other, nullptr, 0);
+  }
+  for (const CudaMemHandle handle : handles) EXPECT_EQ(cuMemRelease(handle), cuda_success);
 }
 
 TEST_F(FakeCuda, MemoryMayGoBackLate) {
