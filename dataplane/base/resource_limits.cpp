@@ -5,6 +5,7 @@
 
 #include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +26,12 @@ Result<ResourceLimit> open_files_limit() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return Error{Errc::invalid, errno, "getrlimit"};
   return ResourceLimit{.soft = without_infinity(limit.rlim_cur), .hard = without_infinity(limit.rlim_max)};
+}
+
+std::uint64_t open_descriptors() {
+  struct stat folder {};
+  if (::stat("/proc/self/fd", &folder) != 0) return 0;
+  return static_cast<std::uint64_t>(folder.st_size);
 }
 
 Result<std::uint64_t> raise_open_files_limit() {

@@ -19,6 +19,8 @@ struct ResourceLimit {
 Result<ResourceLimit> locked_memory_limit();
 // RLIMIT_NOFILE, in descriptors.
 Result<ResourceLimit> open_files_limit();
+// Descriptors that this process has open; 0 where the kernel does not tell (before Linux 6.2).
+std::uint64_t open_descriptors();
 // Raises the soft limit of descriptors to the hard one and returns it.
 Result<std::uint64_t> raise_open_files_limit();
 // True when CAP_IPC_LOCK is effective: RLIMIT_MEMLOCK then binds neither mlock nor io_uring.

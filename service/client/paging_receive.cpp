@@ -123,11 +123,16 @@ Result<> Paging::place(const wire::GrantEntry& entry, std::size_t at) {
   return {};
 }
 
-// Numbers are given out from the lowest on: the last one that came tells how many are in use.
 bool Paging::short_of_descriptors() const {
   if (placed_fds_.empty()) return false;
   const auto limit = open_files_limit();
-  const std::uint64_t used = static_cast<std::uint64_t>(placed_fds_.back().get()) + 1;
+  std::uint64_t used = open_descriptors();
+  // Where the kernel does not tell: numbers are given out from the lowest on, so that as many are in use as the highest
+  // that came, and those that the driver took for the pages since.
+  if (used == 0) {
+    const auto highest = std::ranges::max_element(placed_fds_, {}, &UniqueFd::get);
+    used = static_cast<std::uint64_t>(highest->get()) + 1 + UniqueFds::capacity;
+  }
   return !limit || used + descriptors_spare > limit->soft;
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/base/resource_limits.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include "dataplane/base/unique_fd.hpp"
 
 namespace penstock {
 namespace {
@@ -22,6 +26,14 @@ TEST(ResourceLimits, RaisesDescriptorsToTheHardLimit) {
   EXPECT_EQ(*raise_open_files_limit(), before.rlim_max);
   EXPECT_EQ(open_files_limit()->soft, open_files_limit()->hard);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(ResourceLimits, CountsWhatIsOpenWhateverItsNumber) {
+  const std::uint64_t before = open_descriptors();
+  if (before == 0) GTEST_SKIP() << "requires Linux 6.2, whose /proc/self/fd has a size";
+  const UniqueFd low(::dup(STDERR_FILENO));
+  const UniqueFd high(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 60));
+  EXPECT_EQ(open_descriptors(), before + 2);
 }
 
 }  // namespace

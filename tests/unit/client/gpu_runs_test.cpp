@@ -31,6 +31,7 @@ class GpuRuns : public ClientFaults {
   GpuRuns() : queue_(std::move(*EventQueue::create(nullptr, nullptr))), paging_("gpu0", *queue_) {}
 
   void SetUp() override {
+    ASSERT_EQ(fake_.used_bytes(), 0u);  // The fake's own descriptor is open from then on.
     ASSERT_GE(raise_open_files_limit().value_or(0), 4 * pages) << "requires RLIMIT_NOFILE for all pages";
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
