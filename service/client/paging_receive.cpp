@@ -20,9 +20,9 @@ Failure violation(const char* rule) {
 // For the next batch, as many for the driver, which may hold one a page, and some for the program.
 constexpr std::uint64_t descriptors_spare = 3 * UniqueFds::capacity;
 
-// One access call makes both pages accessible.
-bool follows(const wire::GrantEntry& one, const wire::GrantEntry& next) {
-  return next.table == one.table && next.writable == one.writable && next.page == one.page + 1;
+// Pages that one access call may make accessible, if they lie side by side.
+bool belongs_to(const wire::GrantEntry& one, const wire::GrantEntry& other) {
+  return other.table == one.table && other.writable == one.writable;
 }
 
 }  // namespace
@@ -137,18 +137,24 @@ bool Paging::short_of_descriptors() const {
 }
 
 bool Paging::continues_run(const wire::GrantBatch& batch) const {
-  return placed_.empty() || (batch.size() > 0 && follows(placed_.back(), batch[0]));
+  return placed_.empty() || (batch.size() > 0 && belongs_to(placed_.back(), batch[0]));
 }
 
 void Paging::finish_placed() {
   const auto gap = [](const wire::GrantEntry& one, const wire::GrantEntry& next) {
-    return !follows(one, next);
+    return next.page != one.page + 1;
   };
   for (auto first = placed_.begin(); first != placed_.end();) {
-    const auto last = std::adjacent_find(first, placed_.end(), gap);
-    const auto end = last == placed_.end() ? last : last + 1;
-    finish_run(std::span(first, end));
-    first = end;
+    const auto others =
+        std::find_if(first, placed_.end(), [&](const auto& entry) { return !belongs_to(*first, entry); });
+    // They came as they were ready. A page is there once: between two grants of it comes a revoke, which ends this.
+    std::sort(first, others, [](const auto& one, const auto& other) { return one.page < other.page; });
+    while (first != others) {
+      const auto last = std::adjacent_find(first, others, gap);
+      const auto end = last == others ? last : last + 1;
+      finish_run(std::span(first, end));
+      first = end;
+    }
   }
   placed_.clear();
   placed_fds_.clear();

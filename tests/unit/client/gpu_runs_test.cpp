@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages of a fake GPU that come to the library in many messages: a run of them is made accessible by one call, as far as
 // the descriptors allow where the driver uses them until then.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -28,7 +30,9 @@ constexpr std::uint32_t table_number = 7, a_message = PSTW_GRANTS_MAX, pages = 6
 
 class GpuRuns : public ClientFaults {
  protected:
-  GpuRuns() : queue_(std::move(*EventQueue::create(nullptr, nullptr))), paging_("gpu0", *queue_) {}
+  GpuRuns() : queue_(std::move(*EventQueue::create(nullptr, nullptr))), paging_("gpu0", *queue_) {
+    std::iota(order_.begin(), order_.end(), 0);
+  }
 
   void SetUp() override {
     ASSERT_EQ(fake_.used_bytes(), 0u);  // The fake's own descriptor is open from then on.
@@ -85,8 +89,7 @@ class GpuRuns : public ClientFaults {
       ASSERT_TRUE(gpu_.driver->create(frame_bytes, handle).ok());
       ASSERT_TRUE(gpu_.driver->export_fd(handle, frame).ok());
       ASSERT_TRUE(gpu_.driver->release(handle).ok());
-      const auto page = first + static_cast<std::uint32_t>(granted.size());
-      granted.push_back({table_number, page, 1, false, frame.get()});
+      granted.push_back({table_number, order_[first + granted.size()], 1, false, frame.get()});
     }
     service_->grant(granted, completes);
   }
@@ -101,6 +104,7 @@ class GpuRuns : public ClientFaults {
     return count;
   }
 
+  std::array<std::uint32_t, pages> order_;  // In which they come.
   static constexpr Nanoseconds bound = std::chrono::seconds(60);
   const std::atomic<std::uint32_t> birth_ = 1;
   std::unique_ptr<EventQueue> queue_;
@@ -122,6 +126,18 @@ TEST_F(GpuRuns, SixMessagesOfOneRunAreMadeAccessibleByOneCall) {
   EXPECT_EQ(mapped_pages(), pages);
   EXPECT_EQ(open_descriptors(), descriptors) << "none is kept";
   EXPECT_EQ(fake_.live().handles, 0u);
+}
+
+// A service grants what is ready: a page that another session is just given may come a message later.
+TEST_F(GpuRuns, PagesInAnyOrderAreMadeAccessibleByOneCallIfTheyLieSideBySide) {
+  std::swap(order_[a_message - 1], order_[a_message]);
+  std::swap(order_[3], order_[4 * a_message]);
+  std::reverse(order_.end() - a_message, order_.end());
+  fake_.set_faults("");
+  const Paging::Answer answer = fault();
+  ASSERT_TRUE(answer.outcome) << answer.outcome.error().message;
+  EXPECT_EQ(access_calls(), 1u);
+  EXPECT_EQ(mapped_pages(), pages);
 }
 
 TEST_F(GpuRuns, AreCutWhereDescriptorsBecomeShort) {
