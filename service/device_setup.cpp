@@ -11,22 +11,13 @@
 
 #include "dataplane/base/units.hpp"
 #include "dataplane/core/simple_eviction.hpp"
+#include "service/control/buffer_reader.hpp"
 
 namespace penstock {
 namespace {
 
 // Sockets, checkpoints, buffers, the ring, the log: what is not a frame.
 constexpr std::uint64_t other_descriptors = 4096;
-
-ReaderOptions reader_options(const ReaderConfig& config) {
-  ReaderOptions options;
-  switch (config.io) {
-    case ReaderIo::automatic: options.io = ReaderOptions::Io::automatic; break;
-    case ReaderIo::uring: options.io = ReaderOptions::Io::uring; break;
-    case ReaderIo::pread: options.io = ReaderOptions::Io::pread; break;
-  }
-  return options;
-}
 
 void say_scrubbing_is_off(const std::string& id, const SumsOff& off) {
   const std::string why =

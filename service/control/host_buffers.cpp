@@ -20,8 +20,7 @@ constexpr Nanoseconds giving_back_limit = std::chrono::seconds(2);
 
 }  // namespace
 
-HostBuffers::Memory::~Memory() {
-  // The client, or a child of it, may still map the file: without this it would keep the memory.
+void HostBuffers::Memory::empty() const {
   if (fd && !left && !shrink(fd.get(), 0)) spdlog::warn("a host buffer could not be emptied");
 }
 
@@ -130,9 +129,25 @@ Outcome<void> HostBuffers::truncate(SessionId session, std::uint64_t buffer, std
 Outcome<void> HostBuffers::free(SessionId session, std::uint64_t buffer) {
   const auto freed = budget_.free(session, HostBufferId{buffer});
   if (!freed) return tl::unexpected(freed.error());
+  const auto found = buffers_.find(HostBufferId{buffer});
+  if (found != buffers_.end() && found->second.memory) found->second.memory->empty();
   buffers_.erase(HostBufferId{buffer});
   share();
   return {};
+}
+
+Outcome<BufferPlace> HostBuffers::place(SessionId session, std::uint64_t buffer, std::uint64_t offset,
+                                        std::uint64_t bytes) const {
+  const auto found = buffers_.find(HostBufferId{buffer});
+  if (found == buffers_.end() || found->second.session != session || !found->second.memory)
+    return fail(FailureKind::not_found, fmt::format("there is no buffer {}", buffer));
+  const auto& memory = found->second.memory;
+  const std::uint64_t whole = memory->locked.size();
+  if (offset > whole || bytes > whole - offset) {
+    return fail(FailureKind::invalid_argument,
+                fmt::format("{} bytes at {} leave the buffer of {}", bytes, offset, whole));
+  }
+  return BufferPlace{memory, memory->fd.get(), offset, memory->locked.bytes().data() + offset};
 }
 
 void HostBuffers::leave(SessionId session) {
@@ -143,6 +158,9 @@ void HostBuffers::leave(SessionId session) {
 }
 
 void HostBuffers::close(SessionId session) {
+  for (const auto& [id, buffer] : buffers_) {
+    if (buffer.session == session && buffer.memory) buffer.memory->empty();
+  }
   std::erase_if(buffers_, [&](const auto& entry) { return entry.second.session == session; });
   budget_.close_session(session);
   share();

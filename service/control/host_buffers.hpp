@@ -15,6 +15,7 @@
 #include "dataplane/base/unique_fd.hpp"
 #include "dataplane/device/headroom_source.hpp"
 #include "dataplane/pager/host_tier.hpp"
+#include "service/control/buffer_reads.hpp"
 #include "service/control/opener.hpp"
 #include "service/policy/host_budget.hpp"
 
@@ -44,6 +45,9 @@ class HostBuffers {
   void create(SessionId session, std::uint64_t bytes, Answer answer);
   Outcome<void> truncate(SessionId session, std::uint64_t buffer, std::uint64_t bytes);
   Outcome<void> free(SessionId session, std::uint64_t buffer);
+  // Where a range of it lies; its owner may cut it off all the same.
+  Outcome<BufferPlace> place(SessionId session, std::uint64_t buffer, std::uint64_t offset,
+                             std::uint64_t bytes) const;
 
   std::uint64_t bytes() const { return budget_.used_bytes(); }
   // What pressure leaves of it.
@@ -56,7 +60,10 @@ class HostBuffers {
     UniqueFd fd;
     Mapping locked;  // Keeps the pages locked while it is there.
     bool left = false;
-    ~Memory();
+    // The client, or a child of it, may still map the file: without this it would keep the memory. What reads into it
+    // fails from then on.
+    void empty() const;
+    ~Memory() { empty(); }
   };
   struct Buffer {
     SessionId session{};

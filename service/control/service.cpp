@@ -304,13 +304,16 @@ std::string Service::with_path(const std::string& subject) const {
 void Service::finish_stop() {
   if (!stopped_) return;
   // What reads somebody's file gets time to end; nothing tells when it does.
-  if (!state_->opener.running().empty() && monotonic_now() < openers_stop_by_) {
+  for (const auto& [id, session] : state_->sessions) session->stop_reading();
+  std::vector<std::string> running = state_->opener.running();
+  std::ranges::move(state_->buffer_readers.running(), std::back_inserter(running));
+  if (!running.empty() && monotonic_now() < openers_stop_by_) {
     stop_timer_.expires_after(std::chrono::milliseconds(10));
     return stop_timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) finish_stop();
     });
   }
-  for (const std::string& subject : state_->opener.running()) {
+  for (const std::string& subject : running) {
     stuck_on_ += (stuck_on_.empty() ? "" : ", ") + subject;
   }
   const auto sessions = state_->sessions;

@@ -16,6 +16,7 @@
 #include "dataplane/io/open_reader.hpp"
 #include "service/config/config.hpp"
 #include "service/control/admission_desk.hpp"
+#include "service/control/buffer_reader.hpp"
 #include "service/control/checkpoint_registry.hpp"
 #include "service/control/decision_log.hpp"
 #include "service/control/device_link.hpp"
@@ -32,7 +33,11 @@ class Session;
 
 struct ServiceState {
   ServiceState(boost::asio::io_context& io, const Config& settings)
-      : context(io), config(settings), opener(io.get_executor(), {}), checkpoints(opener) {}
+      : context(io),
+        config(settings),
+        opener(io.get_executor(), {}),
+        checkpoints(opener),
+        buffer_readers(io.get_executor(), buffer_reader_options(settings.reader)) {}
 
   boost::asio::io_context& context;
   const Config& config;
@@ -44,6 +49,7 @@ struct ServiceState {
   std::vector<std::optional<GpuUsageStats>> usage;         // Of GPUs, by UsageFeed; same positions.
   std::unique_ptr<HostBuffers> host_buffers;
   CopyLedger copies;  // Of GPUs that are no devices.
+  BufferReaders buffer_readers;
   DecisionLog decisions;
   std::array<std::uint64_t, session_outcomes> sessions_ended{};  // By SessionOutcome.
   std::map<SessionId, std::shared_ptr<Session>> sessions;

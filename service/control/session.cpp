@@ -121,8 +121,9 @@ void Session::on(std::uint64_t request, wire::Hello&& hello, UniqueFds&&) {
 }
 
 void Session::on(std::uint64_t, wire::CancelRequest&& cancel, UniqueFds&&) {
-  // Only admission waits long enough to be worth it; everything else answers as it went.
+  // Only these wait long enough to be worth it; everything else answers as it went.
   for (const auto& desk : service_.admissions) desk->cancel(id_, cancel.cancelled);
+  if (buffer_reader_) buffer_reader_->cancel(cancel.cancelled);
 }
 
 void Session::on(std::uint64_t request, wire::Query&& query, UniqueFds&&) {
@@ -191,6 +192,8 @@ void Session::end(FailureKind reason, std::string_view text) {
   tables_.clear();
   for (auto& [handle, checkpoint] : checkpoints_) --checkpoint->sessions;
   checkpoints_.clear();
+  buffer_reader_.reset();
+  files_.clear();
   if (greeted_) {
     for (const auto& desk : service_.admissions) desk->close(id_);
     service_.copies.close(id_);

@@ -22,6 +22,9 @@
 
 namespace penstock {
 
+// A time that a client gave, in ours.
+Nanoseconds deadline_after(std::uint64_t timeout_ns);
+
 class Session : public std::enable_shared_from_this<Session> {
  public:
   static constexpr std::size_t tables_max = 1024;  // Each costs the service two descriptors.
@@ -35,6 +38,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // The service stops: tell the client; requests fail from now on.
   void announce_closing();
   void announce(const wire::ServiceMessage& event);
+  // What is read into its buffers is given up, and not answered.
+  void stop_reading() { buffer_reader_.reset(); }
   // Ends the client's process, by its pidfd. Without one: does nothing.
   void kill();
 
@@ -61,6 +66,8 @@ class Session : public std::enable_shared_from_this<Session> {
     Nanoseconds at{};
   };
   const Reported* reported() const { return reported_ ? &*reported_ : nullptr; }
+  // Null before files were read into its buffers.
+  const BufferReader* buffer_reader() const { return buffer_reader_.get(); }
   bool stuck() const { return stuck_; }
   void set_stuck(bool stuck) { stuck_ = stuck; }
 
@@ -84,6 +91,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void on(std::uint64_t request, wire::CancelRequest&& cancel, UniqueFds&& fds);
   void on(std::uint64_t request, wire::Report&& report, UniqueFds&& fds);
   void on(std::uint64_t request, wire::BookCopy&& book, UniqueFds&& fds);
+  void on(std::uint64_t request, wire::AddFile&& add, UniqueFds&& fds);
+  void on(std::uint64_t request, wire::DropFile&& drop, UniqueFds&& fds);
+  void on(std::uint64_t request, wire::ReadFile&& read, UniqueFds&& fds);
 
   void checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<Checkpoint>> opened);
   Outcome<std::shared_ptr<SharedTable>> make_table(const wire::OpenTable& open, DeviceLink& device,
@@ -117,6 +127,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<DeviceLink*, UniqueFd>
       connected_;  // The client's end of the socket, until the first table's reply takes it.
   std::optional<Reported> reported_;
+  struct ReadableFile {
+    std::string name;
+    std::shared_ptr<CheckpointFile> file;  // Null while it is looked at.
+  };
+  std::map<std::uint64_t, ReadableFile> files_;
+  std::unique_ptr<BufferReader> buffer_reader_;  // Null before its first read.
   std::set<std::uint64_t> unanswered_;
   std::uint64_t last_handle_ = 0;
   std::uint32_t last_table_ = 0;

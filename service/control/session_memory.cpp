@@ -12,11 +12,6 @@
 namespace penstock {
 namespace {
 
-Nanoseconds deadline_after(std::uint64_t timeout_ns) {
-  constexpr std::uint64_t far = 365ull * 24 * 3600 * 1'000'000'000;
-  return monotonic_now() + Nanoseconds(static_cast<std::int64_t>(std::min(timeout_ns, far)));
-}
-
 // One PSTW_FREE that goes on over several tables: answered once, when enough is freed, nothing is left, or time is up.
 struct Freeing {
   explicit Freeing(boost::asio::io_context& context) : timer(context) {}
@@ -47,6 +42,11 @@ void free_next(const std::shared_ptr<Freeing>& freeing) {
 }
 
 }  // namespace
+
+Nanoseconds deadline_after(std::uint64_t timeout_ns) {
+  constexpr std::uint64_t far = 365ull * 24 * 3600 * 1'000'000'000;
+  return monotonic_now() + Nanoseconds(static_cast<std::int64_t>(std::min(timeout_ns, far)));
+}
 
 void Session::on(std::uint64_t request, wire::Admit&& admit, UniqueFds&&) {
   const auto device = device_at(admit.device);

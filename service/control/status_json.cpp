@@ -160,6 +160,9 @@ Json client_json(const ServiceState& service, const KernelStats* kernel, const S
             {"private_bytes", session.private_bytes()},
             {"anonymous_bytes", session.anonymous_bytes()}};
   if (service.host_buffers) json["locked_host_bytes"] = service.host_buffers->bytes_of(session.id());
+  if (const BufferReader* reader = session.buffer_reader(); reader != nullptr)
+    json["read_into_buffers"] = {{"direct_bytes", reader->direct_bytes()},
+                                 {"cached_bytes", reader->cached_bytes()}};
   const ProcessMemory* const process = process_of(kernel, session.id());
   if (process != nullptr) json["process"] = process_json(*process);
   if (session.reported() != nullptr) add_reported(json, service, *session.reported(), process);

@@ -148,6 +148,26 @@ Answer read_free(const Datagram& datagram) {
   return ClientMessage(Free{wire.device, wire.bytes, wire.timeout_ns});
 }
 
+Answer read_add_file(const Datagram& datagram) {
+  const std::uint32_t came = datagram.header.descriptors;
+  const auto wire = TRY(datagram.whole<pstw_add_file>(PSTW_FILE_DIRECT, came));
+  if (wire.reserved != 0) return broken("a reserved field is used");
+  ClientMessage answer(AddFile{TRY(text_of(wire.name, wire.name_bytes)), datagram.header.flags != 0});
+  if (descriptors_of(answer) != came) return broken("a message has the wrong number of descriptors");
+  return answer;
+}
+
+Answer read_drop_file(const Datagram& datagram) {
+  return ClientMessage(DropFile{TRY(datagram.whole<pstw_drop_file>()).file});
+}
+
+Answer read_read_file(const Datagram& datagram) {
+  const auto wire = TRY(datagram.whole<pstw_read_file>());
+  if (wire.bytes == 0) return broken("a read of no bytes");
+  return ClientMessage(
+      ReadFile{wire.file, wire.file_offset, wire.buffer, wire.buffer_offset, wire.bytes, wire.timeout_ns});
+}
+
 Result<Holding> holding_of(const pstw_holding& wire) {
   Holding holding;
   holding.kind = TRY(enum_of(wire.kind, HoldingKind::other, "kind of a holding"));
@@ -222,6 +242,9 @@ Answer read(const Datagram& datagram) {
     case PSTW_CANCEL: return read_cancel(datagram);
     case PSTW_REPORT: return read_report(datagram);
     case PSTW_BOOK_COPY: return read_book_copy(datagram);
+    case PSTW_ADD_FILE: return read_add_file(datagram);
+    case PSTW_DROP_FILE: return read_drop_file(datagram);
+    case PSTW_READ_FILE: return read_read_file(datagram);
     default: return broken("no message of a client has this type");
   }
 }

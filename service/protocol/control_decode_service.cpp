@@ -133,6 +133,11 @@ Answer read_free_reply(const Datagram& datagram) {
   return ServiceMessage(FreeReply{TRY(datagram.whole<pstw_free_reply>()).freed_bytes});
 }
 
+Answer read_file_reply(const Datagram& datagram) {
+  const auto wire = TRY(datagram.whole<pstw_file_reply>());
+  return ServiceMessage(FileReply{wire.file, wire.bytes});
+}
+
 Answer read_query_reply(const Datagram& datagram) {
   const std::uint32_t came = datagram.header.descriptors;
   const auto wire = TRY(datagram.front<pstw_query_reply>(0, came));
@@ -183,6 +188,7 @@ Answer read(const Datagram& datagram) {
     case PSTW_BUFFER_REPLY: return read_buffer_reply(datagram);
     case PSTW_FREE_REPLY: return read_free_reply(datagram);
     case PSTW_QUERY_REPLY: return read_query_reply(datagram);
+    case PSTW_FILE_REPLY: return read_file_reply(datagram);
     case PSTW_CLOSING: return read_closing(datagram);
     case PSTW_PRESSURE: return read_pressure(datagram);
     case PSTW_TABLE_GONE: return read_table_gone(datagram);

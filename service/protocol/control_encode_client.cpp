@@ -19,6 +19,7 @@ std::uint32_t count_descriptors(const OpenCheckpoint& message) {
 std::uint32_t count_descriptors(const OpenTable& message) {
   return message.kind == TableKind::assembled ? 1 : 0;
 }
+std::uint32_t count_descriptors(const AddFile& message) { return message.direct ? 2 : 1; }
 template <class Other>
 std::uint32_t count_descriptors(const Other&) {
   return 0;
@@ -111,6 +112,31 @@ Result<Bytes> write(std::uint64_t request, const TruncateBuffer& message) {
 Result<Bytes> write(std::uint64_t request, const FreeBuffer& message) {
   auto wire = start<pstw_free_buffer>(PSTW_FREE_BUFFER, request);
   wire.buffer = message.buffer;
+  return finish(wire);
+}
+
+Result<Bytes> write(std::uint64_t request, const AddFile& message) {
+  auto wire = start<pstw_add_file>(PSTW_ADD_FILE, request, count_descriptors(message),
+                                   message.direct ? PSTW_FILE_DIRECT : 0);
+  wire.name_bytes = put_text(wire.name, message.name);
+  return finish(wire);
+}
+
+Result<Bytes> write(std::uint64_t request, const DropFile& message) {
+  auto wire = start<pstw_drop_file>(PSTW_DROP_FILE, request);
+  wire.file = message.file;
+  return finish(wire);
+}
+
+Result<Bytes> write(std::uint64_t request, const ReadFile& message) {
+  if (message.bytes == 0) return unfit("a read of no bytes");
+  auto wire = start<pstw_read_file>(PSTW_READ_FILE, request);
+  wire.file = message.file;
+  wire.file_offset = message.file_offset;
+  wire.buffer = message.buffer;
+  wire.buffer_offset = message.buffer_offset;
+  wire.bytes = message.bytes;
+  wire.timeout_ns = message.timeout_ns;
   return finish(wire);
 }
 

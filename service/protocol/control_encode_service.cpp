@@ -116,6 +116,13 @@ Result<Bytes> write(std::uint64_t request, const FreeReply& message) {
   return finish(wire);
 }
 
+Result<Bytes> write(std::uint64_t request, const FileReply& message) {
+  auto wire = start<pstw_file_reply>(PSTW_FILE_REPLY, request);
+  wire.file = message.file;
+  wire.bytes = message.bytes;
+  return finish(wire);
+}
+
 Result<Bytes> write(std::uint64_t request, const QueryReply& message) {
   if (message.json.size() > inline_json_bytes_max || !is_utf8(message.json)) return unfit("JSON of a reply");
   auto wire = start<pstw_query_reply>(PSTW_QUERY_REPLY, request, count_descriptors(message));

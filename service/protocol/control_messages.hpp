@@ -73,6 +73,21 @@ struct TruncateBuffer {
 struct FreeBuffer {
   std::uint64_t buffer = 0;
 };
+struct AddFile {
+  std::string name;
+  bool direct = false;  // A second descriptor came with it.
+};
+struct DropFile {
+  std::uint64_t file = 0;
+};
+struct ReadFile {
+  std::uint64_t file = 0;
+  std::uint64_t file_offset = 0;
+  std::uint64_t buffer = 0;
+  std::uint64_t buffer_offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t timeout_ns = 0;
+};
 struct Free {
   std::uint32_t device = 0;
   std::uint64_t bytes = 0;
@@ -109,9 +124,9 @@ struct Query {
 struct CancelRequest {
   std::uint64_t cancelled = 0;
 };
-using ClientMessage =
-    std::variant<Hello, OpenCheckpoint, CloseCheckpoint, OpenTable, CloseTable, Admit, ReleaseGrant,
-                 CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query, CancelRequest, Report, BookCopy>;
+using ClientMessage = std::variant<Hello, OpenCheckpoint, CloseCheckpoint, OpenTable, CloseTable, Admit,
+                                   ReleaseGrant, CreateBuffer, TruncateBuffer, FreeBuffer, Free, Query,
+                                   CancelRequest, Report, BookCopy, AddFile, DropFile, ReadFile>;
 
 // ---- from the service ----
 enum class DeviceKind : std::uint8_t { host, cuda, hip };
@@ -165,6 +180,10 @@ struct BufferReply {
   std::uint64_t buffer = 0;
   std::uint64_t bytes = 0;
 };
+struct FileReply {
+  std::uint64_t file = 0;
+  std::uint64_t bytes = 0;
+};
 struct FreeReply {
   std::uint64_t freed_bytes = 0;
 };
@@ -189,6 +208,6 @@ struct Progress {
 };
 using ServiceMessage =
     std::variant<HelloReply, Refused, Done, Failure, CheckpointReply, TableReply, AdmitReply, BufferReply,
-                 FreeReply, QueryReply, Closing, Pressure, TableGone, Progress>;
+                 FreeReply, QueryReply, Closing, Pressure, TableGone, Progress, FileReply>;
 
 }  // namespace penstock::wire

@@ -24,8 +24,9 @@ enum {
   PSTW_OPEN_FILES_MAX = 64,          // In one message: two descriptors each.
   PSTW_CHECKPOINT_FILES_MAX = 1024,  // In one checkpoint.
   PSTW_TABLE_CHECKPOINTS_MAX = 16,
-  PSTW_REQUESTS_MAX = 64,   // Unanswered ones of one session.
-  PSTW_HOLDINGS_MAX = 128,  // In one report.
+  PSTW_REQUESTS_MAX = 64,    // Unanswered ones of one session.
+  PSTW_HOLDINGS_MAX = 128,   // In one report.
+  PSTW_READ_FILES_MAX = 64,  // Added by one session and not dropped.
   PSTW_VERSION_BYTES_MAX = 32,
   PSTW_NAME_BYTES_MAX = 64,
   PSTW_FILE_NAME_BYTES_MAX = 256,
@@ -53,6 +54,9 @@ enum pstw_type {
   PSTW_CANCEL = 0x0d,
   PSTW_REPORT = 0x0e,
   PSTW_BOOK_COPY = 0x0f,
+  PSTW_ADD_FILE = 0x10,
+  PSTW_DROP_FILE = 0x11,
+  PSTW_READ_FILE = 0x12,
 
   PSTW_HELLO_REPLY = 0x41,
   PSTW_REFUSED = 0x42,
@@ -64,6 +68,7 @@ enum pstw_type {
   PSTW_BUFFER_REPLY = 0x48,
   PSTW_FREE_REPLY = 0x49,
   PSTW_QUERY_REPLY = 0x4a,
+  PSTW_FILE_REPLY = 0x4b,
 
   PSTW_CLOSING = 0x81,
   PSTW_PRESSURE = 0x82,
@@ -281,6 +286,38 @@ struct pstw_free_buffer {
   struct pstw_header header;
   uint64_t buffer;
 };
+
+// Files whose bytes the service reads into host buffers.
+struct pstw_add_file {  // Flag PSTW_FILE_DIRECT. Descriptors: cached, then direct if flagged.
+  struct pstw_header header;
+  uint32_t name_bytes;
+  uint32_t reserved;
+  char name[PSTW_FILE_NAME_BYTES_MAX];  // For people.
+};
+static_assert(sizeof(struct pstw_add_file) == 288, "wire size");
+
+struct pstw_file_reply {
+  struct pstw_header header;
+  uint64_t file;  // Handle, known to its session alone.
+  uint64_t bytes;
+};
+static_assert(sizeof(struct pstw_file_reply) == 40, "wire size");
+
+struct pstw_drop_file {
+  struct pstw_header header;
+  uint64_t file;
+};
+
+struct pstw_read_file {
+  struct pstw_header header;
+  uint64_t file;
+  uint64_t file_offset;
+  uint64_t buffer;
+  uint64_t buffer_offset;
+  uint64_t bytes;
+  uint64_t timeout_ns;
+};
+static_assert(sizeof(struct pstw_read_file) == 72, "wire size");
 
 struct pstw_free {
   struct pstw_header header;
