@@ -192,8 +192,7 @@ void Session::end(FailureKind reason, std::string_view text) {
   tables_.clear();
   for (auto& [handle, checkpoint] : checkpoints_) --checkpoint->sessions;
   checkpoints_.clear();
-  buffer_reader_.reset();
-  files_.clear();
+  drop_files();
   if (greeted_) {
     for (const auto& desk : service_.admissions) desk->close(id_);
     service_.copies.close(id_);

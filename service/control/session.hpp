@@ -103,6 +103,7 @@ class Session : public std::enable_shared_from_this<Session> {
                        std::shared_ptr<SharedTable> table);
   Outcome<void> connect_device(DeviceLink& device);
   void leave(OpenTable& open);
+  void drop_files();
 
   void answer(std::uint64_t request, const wire::ServiceMessage& message,
               std::vector<UniqueFd> descriptors = {});

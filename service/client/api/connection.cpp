@@ -76,7 +76,7 @@ pst_status pst_connect(const pst_connect_options* options, pst_client** client) 
        .callback = given.callback,
        .callback_context = given.callback_context});
   if (!connected) return report(nullptr, connected.error());
-  *client = new pst_client{std::move(*connected), {}, {}, {}, {}};
+  *client = new pst_client{std::move(*connected), {}, {}, {}, {}, {}};
   return PST_DONE;
 }
 

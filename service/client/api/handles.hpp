@@ -15,6 +15,7 @@
 #include "dataplane/base/mapping.hpp"
 #include "service/client/client.hpp"
 #include "service/client/include/penstock.h"
+#include "service/client/readable_files.hpp"
 #include "service/client/status.hpp"
 
 namespace penstock {
@@ -85,6 +86,7 @@ struct pst_client {
   penstock::Handles<pst_table> tables;
   penstock::Handles<pst_grant> grants;
   penstock::Handles<pst_host_buffer> buffers;
+  penstock::ReadableFiles readable_files;
 };
 
 namespace penstock {

@@ -62,6 +62,7 @@ static const struct {
     FUNCTION(pst_host_buffer_address),
     FUNCTION(pst_host_buffer_bytes),
     FUNCTION(pst_host_buffer_truncate),
+    FUNCTION(pst_host_buffer_read),
     FUNCTION(pst_host_buffer_close),
     FUNCTION(pst_report_holdings),
     FUNCTION(pst_query),

@@ -119,6 +119,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "pst_host_buffer_grow": (c_int32, [c_void_p, c_uint64]),
     "pst_host_buffer_address": (c_void_p, [c_void_p]),
     "pst_host_buffer_truncate": (c_int32, [c_void_p, c_uint64]),
+    "pst_host_buffer_read": (c_int32, [c_void_p, c_uint64, c_int, c_uint64, c_uint64, c_uint64]),
     "pst_host_buffer_close": (None, [c_void_p]),
     "pst_report_holdings": (c_int32, [c_void_p, POINTER(HoldingEntry), c_uint32, c_uint64]),
     "pst_query": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]),

@@ -169,6 +169,11 @@ class HostBuffer:
         """ExhaustedError, QuotaError and the like: the budget has no more."""
         self._connection.check(library.pst_host_buffer_grow(self.handle, nbytes))
 
+    def read(self, offset: int, file: int, file_offset: int, nbytes: int, timeout: float | None = None) -> None:
+        """Has the service read bytes of a file, by its descriptor, into the buffer. With an exception they are undefined."""
+        self._connection.check(
+            library.pst_host_buffer_read(self.handle, offset, file, file_offset, nbytes, nanoseconds(timeout)))
+
     def truncate(self, nbytes: int) -> None:
         self._connection.check(library.pst_host_buffer_truncate(self.handle, nbytes))
 
