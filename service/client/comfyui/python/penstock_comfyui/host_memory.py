@@ -8,12 +8,14 @@ each piece. Its `size` is what ComfyUI sees.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import threading
 import weakref
 from collections.abc import Callable
 
 import penstock
+from penstock import errors
 from penstock.memory import HostBuffer
 from penstock_comfyui import devices
 from penstock_comfyui.address_space import AddressSpace
@@ -21,6 +23,7 @@ from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import AWAY, link, say_once
 
 GRANULE = 8 << 20
+READ_SECONDS = 300.0  # A disk may be slow; a mount that hangs does so for ever.
 
 _locked: weakref.WeakSet[LockedBuffer] = weakref.WeakSet()
 _growing: weakref.WeakSet[GrowingMemory] = weakref.WeakSet()
@@ -67,6 +70,31 @@ class LockedBuffer:
             self._buffer.truncate(kept)
         except AWAY as error:
             link.away(error)  # It is unmapped here, and the service's session ended with the connection.
+
+    def read(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> None:
+        """All of the bytes of a file, or an exception. The service reads them; this process does where that can't."""
+        if not self._service_reads(offset, descriptor, file_offset, nbytes):
+            read_into(descriptor, file_offset, nbytes, self.address + offset)
+
+    def _service_reads(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> bool:
+        # What this process writes itself has another identity each time.
+        written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        if self._buffer is None or written or not link.may_ask:
+            return False
+        try:
+            self._buffer.read(offset, descriptor, file_offset, nbytes, READ_SECONDS)
+        except AWAY as error:
+            link.away(error)
+            return False
+        except errors.ChangedWhileReadError:
+            return False
+        except (errors.DeadlineError, errors.TruncatedError, errors.IoError) as error:
+            # Reading it here would meet the same, and bytes that are late would come on top.
+            raise RuntimeError(f"penstock: {error}") from error
+        except penstock.PenstockError as error:
+            say_once(f"files are read into host buffers by ComfyUI itself: {error.kind}")
+            return False
+        return True
 
     def close(self) -> None:
         buffer, self._buffer = self._buffer, None

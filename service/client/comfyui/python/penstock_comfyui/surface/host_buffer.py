@@ -87,7 +87,8 @@ class HostBuffer:
         if offset < 0 or offset + size > self.size:
             raise RuntimeError(f"penstock: {size} bytes at {offset} leave the host buffer of {self.size}")
         place = self._memory.address + offset
-        host_memory.read_into(_descriptor(file_obj), file_offset, size, place)
+        if size > 0:
+            self._memory.read(offset, _descriptor(file_obj), file_offset, size)
         if not device_ptr:
             return
         driver = devices.driver_of(device)
