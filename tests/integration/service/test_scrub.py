@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -40,8 +41,9 @@ def flip_in_frame(pid: int, offset: int) -> int:
     """Flips a byte of each frame of a fake GPU that the process has a descriptor of; returns how many there are."""
     frames = {}
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        if re.search(r"memfd:fake-\w+ device \d", os.readlink(entry)):
-            frames[entry.stat().st_ino] = entry
+        with contextlib.suppress(FileNotFoundError):  # Others come and go.
+            if re.search(r"memfd:fake-\w+ device \d", os.readlink(entry)):
+                frames[entry.stat().st_ino] = entry
     for entry in frames.values():
         with open(entry, "r+b", buffering=0) as frame:
             byte = os.pread(frame.fileno(), 1, offset)
