@@ -84,6 +84,43 @@ class HostTier(unittest.TestCase):
         self.is_right(running, path)
         self.assertEqual(0, running.stop())
 
+    def test_two_clients_of_a_checkpoint_have_one_copy_on_the_gpu_and_one_in_locked_memory(self) -> None:
+        if not PROGRAM.exists():
+            self.skipTest(f"requires {PROGRAM}")
+        running = self.start()
+        path = self.checkpoint(running)
+
+        def use(client: Client) -> None:
+            self.assertEqual(["done", "done"], [client("driver"), client("open")])
+            for page in range(3):
+                self.assertEqual("done", client(f"pin {page * PAGE} {PAGE}"))
+                self.assertEqual(["done", "same"], [client(f"copy {page * PAGE} {PAGE}"), client("landed")])
+
+        def figures() -> dict[str, int]:
+            """All bytes of the node that are on the device, locked, or some client's own."""
+            status = running.ask("status")
+            found = {name: sum(one[name] for one in status["devices"]) for name in ("resident_bytes", "used_bytes", "read_bytes")}
+            found.update({name: status["host"][name] for name in ("locked_bytes", "buffer_bytes")})
+            found.update({f"clients_{name}": sum(one[name] for one in status["clients"])
+                          for name in ("private_bytes", "locked_host_bytes")})
+            return found
+
+        with Client(PROGRAM, running, path) as first:
+            use(first)
+            self.assertTrue(daemon.wait_until(lambda: figures()["locked_bytes"] == 13 * TIER_PAGE))
+            alone = figures()
+            self.assertEqual((3 * PAGE, 0, 0, 0), tuple(alone[name] for name in (
+                "resident_bytes", "buffer_bytes", "clients_private_bytes", "clients_locked_host_bytes")))
+            with Client(PROGRAM, running, path) as second:
+                use(second)
+                self.assertEqual(2, running.ask("status")["checkpoints"][0]["clients"])
+                self.assertEqual(alone, figures())
+                # Both have all of it pinned at once.
+                pinned = [one["pinned_bytes"] for one in running.ask("status")["clients"] if one["pinned_bytes"]]
+                self.assertEqual([3 * PAGE] * 2, pinned)
+            self.assertTrue(daemon.wait_until(lambda: running.ask("status")["checkpoints"][0]["clients"] == 1))
+            self.assertEqual(alone, figures())
+
     def test_two_gpus_read_a_checkpoint_once_and_share_one_copy(self) -> None:
         running = self.start(PENSTOCK_FAKE_DEVICES="2")
         path = self.checkpoint(running)
