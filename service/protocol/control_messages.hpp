@@ -13,6 +13,7 @@
 
 #include "dataplane/base/failure.hpp"
 #include "dataplane/core/pager_events.hpp"
+#include "service/protocol/copy_wire.h"
 #include "service/protocol/file_wire.h"
 #include "service/protocol/wire.h"
 

@@ -333,18 +333,6 @@ struct pstw_report {  // Followed by `holdings` pstw_holding, ascending by kind,
 };
 static_assert(sizeof(struct pstw_report) == 32, "wire size");
 
-// Memory of a GPU that is none of the devices, since it can't be shared: the client allocates it itself.
-enum { PSTW_COPY_EXISTS = 1 };  // Flag: it is allocated already, and only counted.
-struct pstw_book_copy {
-  struct pstw_header header;
-  char gpu[PSTW_DEVICE_ID_BYTES_MAX];
-  uint32_t gpu_bytes;
-  uint32_t reserved;
-  uint64_t copy;   // The client's number, above zero.
-  uint64_t bytes;  // All that the number stands for from now on; 0 gives it back.
-};
-static_assert(sizeof(struct pstw_book_copy) == 80, "wire size");
-
 // Questions in JSON.
 enum pstw_query_kind {
   PSTW_QUERY_STATUS = 0,

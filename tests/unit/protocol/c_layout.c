@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layouts are C11: this file would not compile otherwise. It hands values to the C++ tests.
 #include "service/protocol/blob_wire.h"
+#include "service/protocol/copy_wire.h"
 #include "service/protocol/device_wire.h"
 #include "service/protocol/file_wire.h"
 #include "service/protocol/session_region.h"
