@@ -10,7 +10,7 @@ from typing import Any
 
 import penstock
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
-from penstock.memory import HostBuffer, PrivateTable
+from penstock.memory import PrivateTable
 from penstock_comfyui import devices, host_memory, safe_points
 from penstock_comfyui.surface import control, host_buffer, model_mmap, model_vbar, vram_buffer
 
@@ -325,36 +325,6 @@ class Buffers(WithSeam):
             buffer.extend(20 * MIB)
         self.assertEqual(MIB, buffer.size)
         buffer.extend(MIB)
-
-    def test_the_service_reads_what_it_can_and_this_process_the_rest(self) -> None:
-        path = self.daemon.folder / "file"
-        path.write_bytes(bytes(range(256)) * 4096)
-        buffer = host_buffer.HostBuffer(MIB)
-
-        def read(mode: str) -> int:
-            """Bytes that the service read of those that were asked for."""
-            before = self.read_by_service()
-            ctypes.memset(buffer.get_raw_address(), 0, MIB)
-            with open(path, mode) as file:
-                buffer.read_file_slice(file, 3, 1000, offset=5)
-            self.assertEqual(path.read_bytes()[3:1003], ctypes.string_at(buffer.get_raw_address() + 5, 1000))
-            return self.read_by_service() - before
-
-        self.assertGreaterEqual(read("rb"), 1000)
-        self.assertEqual(0, read("r+b"), "it may be written at any time")
-        self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
-        with unittest.mock.patch.object(HostBuffer, "read", side_effect=penstock.BusyError("too many")), \
-                self.assertLogs("penstock", "WARNING") as said:
-            self.assertEqual([0, 0], [read("rb"), read("rb")])
-        self.assertEqual(1, len(said.output))
-        self.assertIn("read into host buffers by ComfyUI itself: busy", said.output[0])
-        with unittest.mock.patch.object(HostBuffer, "read", side_effect=penstock.DeadlineError("too late")), \
-                self.assertRaises(RuntimeError):
-            read("rb")
-
-    def read_by_service(self) -> int:
-        figures: Any = self.client().get("read_into_buffers", {})
-        return sum(figures.values())
 
     def test_a_file_s_slice_lands_in_it(self) -> None:
         path = self.daemon.folder / "file"
