@@ -344,8 +344,8 @@ PST_API pst_status pst_host_buffer_truncate(pst_host_buffer* buffer, uint64_t by
  * found again by its identity. PST_TRUNCATED: the range leaves the file. PST_CHANGED_WHILE_READ: somebody wrote to it.
  * Unless it returns PST_DONE, the bytes of the range are undefined. After PST_DISCONNECTED or PST_CLOSING, and after
  * PST_DEADLINE 30 s after `timeout_ns`, bytes may still arrive: until the service has ended, or the range is given back. */
-PST_API pst_status pst_host_buffer_read(pst_host_buffer* buffer, uint64_t offset, int fd, uint64_t file_offset,
-                                        uint64_t bytes, uint64_t timeout_ns);
+PST_API pst_status pst_host_buffer_read(pst_host_buffer* buffer, uint64_t offset, int fd,
+                                        uint64_t file_offset, uint64_t bytes, uint64_t timeout_ns);
 PST_API void pst_host_buffer_close(pst_host_buffer* buffer);
 
 /* ---- what this client holds ------------------------------------------------------------------------------------------ */
