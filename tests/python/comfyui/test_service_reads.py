@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import unittest
 import unittest.mock
 from typing import Any
@@ -11,25 +12,28 @@ from typing import Any
 import penstock
 from comfyui.seam import MIB, WithSeam
 from penstock.memory import HostBuffer
+from penstock_comfyui.host_memory import READ_BY_SERVICE_LEAST
 from penstock_comfyui.surface import host_buffer
 
 
 class ServiceReads(WithSeam):
     def test_the_service_reads_what_it_can_and_this_process_the_rest(self) -> None:
         path = self.daemon.folder / "file"
-        path.write_bytes(bytes(range(256)) * 4096)
-        buffer = host_buffer.HostBuffer(MIB)
+        path.write_bytes(random.Random(1).randbytes(5 * MIB))
+        buffer = host_buffer.HostBuffer(5 * MIB)
+        much = READ_BY_SERVICE_LEAST
 
-        def read(mode: str) -> int:
+        def read(mode: str, nbytes: int = much) -> int:
             """Bytes that the service read of those that were asked for."""
             before = self.read_by_service()
-            ctypes.memset(buffer.get_raw_address(), 0, MIB)
+            ctypes.memset(buffer.get_raw_address(), 0, 5 * MIB)
             with open(path, mode) as file:
-                buffer.read_file_slice(file, 3, 1000, offset=5)
-            self.assertEqual(path.read_bytes()[3:1003], ctypes.string_at(buffer.get_raw_address() + 5, 1000))
+                buffer.read_file_slice(file, 3, nbytes, offset=5)
+            self.assertEqual(path.read_bytes()[3:3 + nbytes], ctypes.string_at(buffer.get_raw_address() + 5, nbytes))
             return self.read_by_service() - before
 
-        self.assertGreaterEqual(read("rb"), 1000)
+        self.assertGreaterEqual(read("rb"), much)
+        self.assertEqual(0, read("rb", much - 1), "it takes longer to ask for")
         self.assertEqual(0, read("r+b"), "it may be written at any time")
         self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
         with unittest.mock.patch.object(HostBuffer, "read", side_effect=penstock.BusyError("too many")), \

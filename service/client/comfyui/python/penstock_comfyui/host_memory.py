@@ -23,6 +23,7 @@ from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import AWAY, link, say_once
 
 GRANULE = 8 << 20
+READ_BY_SERVICE_LEAST = 4 << 20  # What is less takes longer to ask for than to read.
 READ_SECONDS = 300.0  # A disk may be slow; a mount that hangs does so for ever.
 
 _locked: weakref.WeakSet[LockedBuffer] = weakref.WeakSet()
@@ -77,6 +78,8 @@ class LockedBuffer:
             read_into(descriptor, file_offset, nbytes, self.address + offset)
 
     def _service_reads(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> bool:
+        if nbytes < READ_BY_SERVICE_LEAST:
+            return False
         # What this process writes itself has another identity each time.
         written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
         if self._buffer is None or written or not link.may_ask:
