@@ -61,7 +61,8 @@ void KernelSampler::open_cgroups() {
             stalls_->pass_bound(watched_[edge]);
             if (options_.alarm) options_.alarm();
           },
-      .seen = [this](std::size_t edge, const Pressure& pressure) { stalls_->see(watched_[edge], pressure); }};
+      .seen = [this](std::size_t edge,
+                     const Pressure& pressure) { stalls_->see(watched_[edge], pressure, monotonic_now()); }};
   Result<std::unique_ptr<PressureWatch>> watch =
       PressureWatch::start(*probes_, std::move(edges), std::move(told));
   if (watch) {

@@ -7,42 +7,48 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "bpf/pressure.hpp"
+#include "dataplane/base/clock.hpp"
 #include "service/control/kernel_stats.hpp"
 #include "service/policy/pressure.hpp"
 
 namespace penstock {
 
 struct StallsSeen {
-  StallTotals
-      own;  // Of the cgroup whose limit is the tightest, which holds the service's; else of the service's.
-  StallTotals machine;
+  // Of the cgroup whose limit is the tightest, which holds the service's; else of the service's.
+  std::optional<StallReading> own;
+  std::optional<StallReading> machine;
   std::uint64_t bounds_passed = 0;  // In the two cgroups. Grows.
 };
 
 class StallBoard {
  public:
   // The writer's.
-  void see(PressureScope scope, const Pressure& pressure) {
+  void see(PressureScope scope, const Pressure& pressure, Nanoseconds now) {
     Place& place = at(scope);
+    ++place.changes;
     if (pressure.some) place.some = pressure.some->total.count();
     if (pressure.full) place.full = pressure.full->total.count();
+    place.at = now.count();
     place.seen = true;
+    ++place.changes;
   }
   void pass_bound(PressureScope scope) { ++at(scope).bounds_passed; }
   // Other cgroups are watched from now on. REQUIRES: there is no writer at the moment.
   void unsee() {
+    ++watched_;
     for (Place& place : places_) place.seen = false;
   }
 
-  // Any thread. Each number is one that was written, and none goes back while the same cgroups are watched; they need
-  // not be of the same moment.
+  // Any thread. The numbers of a place are of one reading, unless its writer writes again and again meanwhile.
   StallsSeen read() const {
     const Place& limit = at(PressureScope::limit);
     const Place& service = at(PressureScope::service);
-    return {.own = totals(limit.seen ? limit : service),
-            .machine = totals(at(PressureScope::machine)),
+    const auto own = limit.seen ? PressureScope::limit : PressureScope::service;
+    return {.own = reading(own),
+            .machine = reading(PressureScope::machine),
             .bounds_passed = limit.bounds_passed + service.bounds_passed};
   }
   std::uint64_t bounds_passed(PressureScope scope) const { return at(scope).bounds_passed; }
@@ -50,17 +56,28 @@ class StallBoard {
  private:
   struct Place {
     std::atomic<bool> seen = false;
-    std::atomic<std::int64_t> some = 0, full = 0;  // Nanoseconds.
+    std::atomic<std::uint64_t> changes = 0;                // Odd while it is written to.
+    std::atomic<std::int64_t> some = 0, full = 0, at = 0;  // Nanoseconds.
     std::atomic<std::uint64_t> bounds_passed = 0;
   };
-  static StallTotals totals(const Place& place) {
-    if (!place.seen) return {};
-    return {.some = Nanoseconds(place.some), .full = Nanoseconds(place.full)};
+  std::optional<StallReading> reading(PressureScope scope) const {
+    const Place& place = at(scope);
+    if (!place.seen) return std::nullopt;
+    StallReading reading{.source = watched_ * places_.size() + static_cast<std::size_t>(scope)};
+    // Bounded: whoever decides never waits for the writer.
+    for (int i = 0; i < 100; ++i) {
+      const std::uint64_t before = place.changes;
+      reading.at = Nanoseconds(place.at);
+      reading.totals = {.some = Nanoseconds(place.some), .full = Nanoseconds(place.full)};
+      if (before % 2 == 0 && place.changes == before) break;
+    }
+    return reading;
   }
   Place& at(PressureScope scope) { return places_[static_cast<std::size_t>(scope)]; }
   const Place& at(PressureScope scope) const { return places_[static_cast<std::size_t>(scope)]; }
 
   std::array<Place, pressure_scope_names.size()> places_;
+  std::atomic<std::uint64_t> watched_ = 0;  // How often the cgroups changed.
 };
 
 }  // namespace penstock

@@ -28,20 +28,16 @@ const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
   answer_.reason = PressureReason::none;
   draw_lines(sample);
   if (!std::exchange(started_, true)) {
-    window_start_ = level_since_ = rose_at_ = sample.at;
+    level_since_ = rose_at_ = sample.at;
     fell_at_ = sample.at - options_.pause_most;
-    own_at_start_ = sample.own;
-    machine_at_start_ = sample.machine;
     bounds_passed_ = sample.bounds_passed;
   }
   const bool stalls = stalled(sample);
   set_level(sample, stalls);
   if (sample.room_bytes < answer_.low_bytes) {
-    fall(sample, answer_.high_bytes - sample.room_bytes, PressureReason::room);
+    fall(sample, until_room(sample), PressureReason::room);
   } else if (stalls) {
-    // Saturating: without a bound on copies they may be as many as bytes can be counted.
-    fall(sample, saturating_add(options_.frames_max_bytes, options_.copies_max_bytes) / options_.step_share,
-         PressureReason::stall);
+    fall(sample, by_a_step(sample), PressureReason::stall);
   } else if (answer_.level == PressureLevel::calm) {
     rise(sample);
   }
@@ -58,22 +54,24 @@ void PressurePolicy::draw_lines(const PressureSample& sample) {
 // Whether tasks have waited for memory for another time that is long enough.
 bool PressurePolicy::stalled(const PressureSample& sample) {
   const bool passed = sample.bounds_passed > bounds_passed_;
-  const Nanoseconds elapsed = sample.at - window_start_;
-  if (!passed && elapsed < options_.stall_window) return false;
+  bounds_passed_ = std::max(bounds_passed_, sample.bounds_passed);
   // Elsewhere somebody may thrash within a limit of their own.
   const bool machine_counts = sample.room_bytes < 2 * answer_.high_bytes;
-  const auto since = [&](Nanoseconds StallTotals::*kind) {
-    const Nanoseconds own = sample.own.*kind - own_at_start_.*kind;
-    return machine_counts ? std::max(own, sample.machine.*kind - machine_at_start_.*kind) : own;
+  const auto judge = [&](StallWindow& window, const std::optional<StallReading>& reading, bool& full) {
+    const auto waited = window.advance(reading, options_.stall_window);
+    // What was waited for until a bound was passed is answered with that.
+    if (passed) window.restart(reading);
+    if (!waited) {
+      full = full && !passed && reading.has_value();
+      return false;
+    }
+    full = is_share(waited->totals.full, waited->elapsed, options_.full_percent);
+    return full || is_share(waited->totals.some, waited->elapsed, options_.some_percent);
   };
-  const bool some = is_share(since(&StallTotals::some), elapsed, options_.some_percent);
-  full_stalls_ =
-      elapsed >= options_.stall_window && is_share(since(&StallTotals::full), elapsed, options_.full_percent);
-  window_start_ = sample.at;
-  own_at_start_ = sample.own;
-  machine_at_start_ = sample.machine;
-  bounds_passed_ = std::max(bounds_passed_, sample.bounds_passed);
-  return passed || (elapsed >= options_.stall_window && some) || full_stalls_;
+  const bool own = judge(own_, sample.own, own_full_);
+  const bool machine = judge(machine_, sample.machine, machine_full_) && machine_counts;
+  full_stalls_ = own_full_ || (machine_full_ && machine_counts);
+  return passed || own || machine;
 }
 
 void PressurePolicy::set_level(const PressureSample& sample, bool stalls) {
@@ -94,12 +92,30 @@ void PressurePolicy::set_level(const PressureSample& sample, bool stalls) {
   }
 }
 
-// `bytes` less than is used now: of the copies first, then of the frames, which are in use by clients in part.
-void PressurePolicy::fall(const PressureSample& sample, std::uint64_t bytes, PressureReason reason) {
-  const std::uint64_t copies = std::min(answer_.copies_bytes, saturating_subtract(sample.copy_bytes, bytes));
+// What lacks to the high line, less than is used now: of the copies first, then of the frames, which are in use by
+// clients in part.
+PressurePolicy::Fallen PressurePolicy::until_room(const PressureSample& sample) const {
+  const std::uint64_t bytes = answer_.high_bytes - sample.room_bytes;
   const std::uint64_t of_frames = saturating_subtract(bytes, sample.copy_bytes);
-  const std::uint64_t frames =
-      std::min(answer_.frames_bytes, saturating_subtract(sample.frame_bytes, of_frames));
+  return {.copies_bytes = saturating_subtract(sample.copy_bytes, bytes),
+          .frames_bytes = saturating_subtract(sample.frame_bytes, of_frames)};
+}
+
+// There is room: what may be used and is not stays as it is, but for the step. Copies that are there go first.
+PressurePolicy::Fallen PressurePolicy::by_a_step(const PressureSample& sample) const {
+  // Saturating: without a bound on copies they may be as many as bytes can be counted.
+  const std::uint64_t step =
+      saturating_add(options_.frames_max_bytes, options_.copies_max_bytes) / options_.step_share;
+  const std::uint64_t of_copies = std::min(sample.copy_bytes, step);
+  const std::uint64_t unused = std::min(answer_.copies_bytes, sample.limit_bytes);
+  return {.copies_bytes = of_copies > 0 ? sample.copy_bytes - of_copies : saturating_subtract(unused, step),
+          .frames_bytes =
+              saturating_subtract(std::max(sample.frame_bytes, answer_.frames_bytes), step - of_copies)};
+}
+
+void PressurePolicy::fall(const PressureSample& sample, Fallen to, PressureReason reason) {
+  const std::uint64_t copies = std::min(answer_.copies_bytes, to.copies_bytes);
+  const std::uint64_t frames = std::min(answer_.frames_bytes, to.frames_bytes);
   const std::uint64_t kept = std::min(sample.kept_bytes, answer_.frames_bytes);
   const bool soon = std::exchange(rose_since_fall_, false) && sample.at - rose_at_ < 4 * pause_;
   if (soon) {

@@ -7,20 +7,17 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/units.hpp"
+#include "service/policy/stall_window.hpp"
 
 namespace penstock {
 
 enum class PressureLevel : std::uint8_t { calm, some, full };
 inline constexpr std::array<std::string_view, 3> pressure_level_names = {"calm", "some", "full"};
-
-// Time during which tasks waited for memory, since some beginning. 0 where nobody measures it.
-struct StallTotals {
-  Nanoseconds some{}, full{};
-};
 
 // All of one moment, as far as it can be had. Bytes.
 struct PressureSample {
@@ -31,11 +28,11 @@ struct PressureSample {
       0;  // Of host frames, those that are made ahead, are in the making or go as well.
   std::uint64_t kept_bytes =
       0;  // What the frames' budget must leave: pinned pages, work that clients were granted.
-  std::uint64_t copy_bytes = 0;     // Locked copies of pages, for other devices to read from.
-  std::uint64_t buffer_bytes = 0;   // Host buffers of clients.
-  std::uint64_t bounds_passed = 0;  // Of stalls in the service's own cgroups, by triggers. Grows.
-  StallTotals own{};                // In the service's cgroups, the worst of them.
-  StallTotals machine{};
+  std::uint64_t copy_bytes = 0;       // Locked copies of pages, for other devices to read from.
+  std::uint64_t buffer_bytes = 0;     // Host buffers of clients.
+  std::uint64_t bounds_passed = 0;    // Of stalls in the service's own cgroups, by triggers. Grows.
+  std::optional<StallReading> own{};  // In the service's cgroups, the worst of them. Absent: nobody measures.
+  std::optional<StallReading> machine{};
 };
 
 struct PressureOptions {
@@ -84,18 +81,23 @@ class PressurePolicy {
   void draw_lines(const PressureSample& sample);
   bool stalled(const PressureSample& sample);
   void set_level(const PressureSample& sample, bool stalls);
-  void fall(const PressureSample& sample, std::uint64_t bytes, PressureReason reason);
+  struct Fallen {
+    std::uint64_t copies_bytes = 0, frames_bytes = 0;
+  };
+  Fallen until_room(const PressureSample& sample) const;
+  Fallen by_a_step(const PressureSample& sample) const;
+  void fall(const PressureSample& sample, Fallen to, PressureReason reason);
   void rise(const PressureSample& sample);
   void share(const PressureSample& sample);
 
   const PressureOptions options_;
   PressureAnswer answer_;
   bool started_ = false;
-  Nanoseconds window_start_{};
-  StallTotals own_at_start_{}, machine_at_start_{};
+  StallWindow own_, machine_;
   std::uint64_t bounds_passed_ = 0;
-  bool full_stalls_ = false;   // In the last whole window.
-  Nanoseconds level_since_{};  // When the level was last justified.
+  bool own_full_ = false, machine_full_ = false;  // In the last whole windows.
+  bool full_stalls_ = false;                      // In those that count.
+  Nanoseconds level_since_{};                     // When the level was last justified.
   Nanoseconds fell_at_{}, rose_at_{}, pause_{};
   bool rose_since_fall_ = false;
 };

@@ -117,7 +117,9 @@ class KernelWatchOfStalls : public KernelWatchTest {
     const StallsSeen before = watch.stalls();
     return eventually([&] {
       write_stalls(++seconds_);
-      return watch.stalls().own.some > before.own.some && watch.stalls().own.full > before.own.full;
+      const StallsSeen now = watch.stalls();
+      if (!before.own || !now.own) return !before.own && now.own.has_value();
+      return now.own->totals.some > before.own->totals.some && now.own->totals.full > before.own->totals.full;
     });
   }
 

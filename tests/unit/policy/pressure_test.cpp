@@ -29,6 +29,10 @@ struct PlayedNode {
     return saturating_subtract(limit, others + sample.frame_bytes + sample.copy_bytes + sample.buffer_bytes);
   }
 
+  // What was waited for so far, as it is read now.
+  StallReading waited(Nanoseconds some, Nanoseconds full, std::uint64_t source = 0) const {
+    return {.at = sample.at, .source = source, .totals = {.some = some, .full = full}};
+  }
   // Looks, and lets frames follow their budget for `span`: clients always want more.
   const PressureAnswer& pass(Nanoseconds span) {
     sample.at += span;
@@ -200,14 +204,28 @@ TEST(PressurePolicy, LeavesBuffersTheirBytesAndNothingBeyondTheRoom) {
 
 TEST(PressurePolicy, TakesAStepForEachTimeOfStallsInItsOwnCgroups) {
   PlayedNode node;
+  node.sample.own = node.waited({}, {});
   node.look();
   node.sample.bounds_passed = 1;
   EXPECT_EQ(node.look().frames_bytes, capacity - capacity / 16);
   EXPECT_EQ(node.policy.answer().level, PressureLevel::some);
   EXPECT_EQ(node.look().frames_bytes, capacity - capacity / 16);
   node.sample.at += seconds(2);
-  node.sample.own = {.some = seconds(1), .full = milliseconds(500)};
+  node.sample.frame_bytes = capacity - capacity / 16;
+  node.sample.own = node.waited(seconds(1), milliseconds(500));
   EXPECT_EQ(node.look().level, PressureLevel::full);
+  EXPECT_EQ(node.policy.answer().frames_bytes, capacity - 2 * capacity / 16);
+}
+
+TEST(PressurePolicy, LeavesWhatMayBeUsedAndIsNotButForTheStep) {
+  PlayedNode node({.frames_max_bytes = capacity, .copies_max_bytes = 2 * gib});
+  node.sample.frame_bytes = 40 * mib;
+  node.look();
+  for (std::uint64_t stalls = 1; stalls <= 3; ++stalls) {
+    node.sample.bounds_passed = stalls;
+    EXPECT_EQ(node.look().frames_bytes, capacity - stalls * 256 * mib);
+    EXPECT_EQ(node.policy.answer().copies_bytes, 2 * gib - stalls * 256 * mib);
+  }
 }
 
 // A node whose devices are GPUs: there are no frames that could fall.
@@ -237,24 +255,51 @@ TEST(PressurePolicy, TakesAStepForStallsByAllThatTheNodeMayHold) {
 TEST(PressurePolicy, IgnoresTheMachinesStallsWhileItHasRoom) {
   PlayedNode node;
   node.sample.frame_bytes = 1 * gib;
+  node.sample.machine = node.waited({}, {});
   node.look();
   node.sample.at += seconds(2);
-  node.sample.machine = {.some = seconds(2), .full = seconds(2)};
+  node.sample.machine = node.waited(seconds(2), seconds(2));
   EXPECT_EQ(node.look().level, PressureLevel::calm);
   EXPECT_EQ(node.policy.answer().frames_bytes, capacity);
   node.others = 2 * gib;  // Room 1 GiB: more than the high line, less than twice of it.
   node.sample.at += seconds(2);
-  node.sample.machine = {.some = seconds(4), .full = seconds(2)};
+  node.sample.machine = node.waited(seconds(4), seconds(2));
   EXPECT_EQ(node.look().level, PressureLevel::some);
-  EXPECT_EQ(node.policy.answer().frames_bytes, 1 * gib - capacity / 16);
+  EXPECT_EQ(node.policy.answer().frames_bytes, capacity - capacity / 16);
 }
 
-TEST(PressurePolicy, LetsStallTotalsBeginAnew) {
+TEST(PressurePolicy, TakesNoTotalsOfAnotherCgroupForStalls) {
   PlayedNode node;
-  node.sample.own = {.some = seconds(100), .full = seconds(100)};
+  const auto look_at = [&](const std::optional<StallReading>& own) {
+    node.sample.own = own;
+    return node.look().level;
+  };
+  for (const Nanoseconds total :
+       {Nanoseconds(seconds(100)), Nanoseconds(seconds(3)), Nanoseconds(seconds(900))}) {
+    node.sample.at += seconds(3);
+    EXPECT_EQ(look_at(std::nullopt), PressureLevel::calm);
+    node.sample.at += seconds(3);
+    EXPECT_EQ(look_at(node.waited(total, total, 1)), PressureLevel::calm);
+    node.sample.at += seconds(3);
+    EXPECT_EQ(look_at(node.waited(2 * total, 2 * total, 2)), PressureLevel::calm);
+  }
+  EXPECT_EQ(node.policy.answer().frames_bytes, capacity);
+  node.sample.at += seconds(2);
+  EXPECT_EQ(look_at(node.waited(seconds(1801), seconds(1801), 2)), PressureLevel::full);
+}
+
+// A thread that reads them may be late: what was waited for meanwhile is of all that time.
+TEST(PressurePolicy, TakesALateReadingForOneOfALongTime) {
+  PlayedNode node;
+  node.sample.own = node.waited({}, {});
   node.look();
-  node.sample.at += seconds(3);
-  node.sample.own = {};  // Another cgroup.
+  const StallReading late = *node.sample.own;
+  for (int i = 0; i < 7; ++i) {
+    node.sample.at += seconds(5);
+    node.sample.own = late;
+    EXPECT_EQ(node.look().level, PressureLevel::calm);
+  }
+  node.sample.own = node.waited(seconds(2), seconds(2));
   EXPECT_EQ(node.look().level, PressureLevel::calm);
 }
 
@@ -266,14 +311,16 @@ TEST(PressurePolicy, HoldsItsInvariantsInAnyHistory) {
                      .buffers_max_bytes = random.below(2) * gib,
                      .ahead_bytes = random.below(200) * mib});
     node.sample.frame_bytes = 0;
+    StallTotals waited;
     for (int i = 0; i < 300; ++i) {
       node.others = random.below(5) * gib / (1 + random.below(4));
       node.speed = random.between(1, 4096) * mib;
       node.sample.kept_bytes = random.below(node.sample.frame_bytes + 100 * mib);
       node.sample.buffer_bytes = random.below(2) * random.below(1500) * mib;
       node.sample.bounds_passed += random.one_in(20);
-      node.sample.own.some += milliseconds(random.below(30));
-      node.sample.own.full += milliseconds(random.below(10));
+      waited.some += milliseconds(random.below(30));
+      waited.full += milliseconds(random.below(10));
+      node.sample.own = node.waited(waited.some, waited.full);
       const std::uint64_t before = node.policy.answer().frames_bytes;
       const Nanoseconds span = milliseconds(random.between(1, 500));
       const PressureAnswer& answer = node.pass(span);
