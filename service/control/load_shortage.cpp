@@ -43,6 +43,13 @@ Failure budget_shortage(const DeviceLink& device, const AdmissionDesk& desk, Fai
     room += fmt::format(" of a capacity of {}", format_bytes(figures.capacity_bytes));
     if (const std::string less = deductions(figures); !less.empty()) room += ": " + less;
   }
+  if (reason == FailureKind::never_fits && figures.allowed_bytes < figures.capacity_bytes) {
+    // What the pager takes for for ever passes with the pressure.
+    return {
+        FailureKind::headroom, room,
+        "end what else takes the memory, or raise the limit of the service's cgroup; `penstock status` shows "
+        "the pressure, and pages may use more again soon after it"};
+  }
   if (reason == FailureKind::never_fits) {
     return {reason, room,
             fmt::format("raise capacity of [device.{}], end what else uses the memory, or fault parts of the "
