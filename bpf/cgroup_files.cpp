@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bpf/cgroup_text.hpp"
 
@@ -103,6 +104,12 @@ void CgroupFiles::choose(int root, std::string membership, CgroupHierarchy hiera
 std::uint64_t CgroupFiles::id() const {
   struct stat status {};
   return directory() >= 0 && ::fstat(directory(), &status) == 0 ? status.st_ino : 0;
+}
+
+// A namespace's root is called "/" as well, but of all cgroups the hierarchy's root alone has no such file.
+bool CgroupFiles::is_machine() const {
+  return version_ == CgroupVersion::v2 && levels_.size() == 1 &&
+         ::faccessat(directory(), "cgroup.events", F_OK, 0) != 0;
 }
 
 void CgroupFiles::open_levels(int root, Warnings& warnings) {

@@ -22,14 +22,16 @@ CgroupReader::CgroupReader(const std::string& root)
   memory_.read(unheard_);
   tightest_ = memory_.tightest_directory();
   add(PressureScope::machine, root_.get(), machine_file);
-  if (unified_.directory() >= 0) add(PressureScope::service, unified_.directory(), cgroup_file);
-  // Of v1 there are no pressure files; the service's own limit has its pressure already.
+  // Taken for the service's own, what the machine waits for would take its pages within limits of somebody else.
+  if (unified_.directory() >= 0 && !unified_.is_machine())
+    add(PressureScope::service, unified_.directory(), cgroup_file);
+  // Of v1 there are no pressure files, and the root has no limit; the service's own limit has its pressure already.
   const bool above = tightest_ >= 0 && tightest_ != memory_.directory();
   if (above && memory_.version() == CgroupVersion::v2) add(PressureScope::limit, tightest_, cgroup_file);
 }
 
 void CgroupReader::add(PressureScope scope, int directory, const char* path) {
-  // The root of v2 has no such file, nor has any cgroup while PSI is off: nothing that an operator should hear of twice.
+  // No cgroup has such a file while PSI is off: nothing that an operator should hear of twice.
   if (scope != PressureScope::machine && ::faccessat(directory, path, F_OK, 0) != 0) {
     missing_.push_back({scope, directory, path});
     return;
@@ -62,10 +64,7 @@ void CgroupReader::read(KernelStats& stats) {
     // As PressureEdge needs it.
     place.readable = figures.pressure && figures.pressure->some;
   }
-  for (const Missing& one : missing_) {
-    const bool is_root = one.scope == PressureScope::service && unified_.path() == "/";
-    stats.pressure[static_cast<std::size_t>(one.scope)].looked_for = !is_root;
-  }
+  for (const Missing& one : missing_) stats.pressure[static_cast<std::size_t>(one.scope)].looked_for = true;
   if (memory_.directory() < 0) return;
   stats.cgroup = CgroupFigures{.limits = memory_.read(unheard_),
                                .use = use_.read_use(memory_.directory()),
@@ -93,7 +92,7 @@ std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& p
                     .events = use.read_events(files->directory())};
   const Result<CgroupFiles> unified =
       CgroupFiles::open(root_.get(), process, unheard_, CgroupHierarchy::unified);
-  if (unified && unified->directory() >= 0) {
+  if (unified && unified->directory() >= 0 && !unified->is_machine()) {
     const Result<std::string> text = read_text(unified->directory(), cgroup_file);
     const Result<Pressure> pressure = text ? parse_pressure(*text) : text.error();
     if (pressure) figures.pressure = *pressure;

@@ -47,7 +47,7 @@ struct PressureFigures {
   std::optional<std::uint64_t> events;  // How often a bound was passed; nothing when nobody watches for it.
   bool by_trigger = false;              // The kernel tells of it; otherwise it is looked for now and then.
   bool looked_for =
-      false;  // Whether there should be a pressure: not of v1, nor of a root that has no such file.
+      false;  // Whether there should be a pressure: not of v1, nor of a root, whose file is the machine's.
 };
 
 // One cgroup: limits that bind it, wherever they sit, what its memory is used for, what its limits did.

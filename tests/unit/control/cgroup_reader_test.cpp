@@ -3,6 +3,8 @@
 #include "service/control/cgroup_reader.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/support/literal_tree.hpp"
 
@@ -10,6 +12,9 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view waited = "some avg10=1.50 avg60=0.00 avg300=0.00 total=10000000\n";
+constexpr std::string_view hybrid_mounts =
+    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
 const PressureFigures& of(const KernelStats& stats, PressureScope scope) {
   return stats.pressure[static_cast<std::size_t>(scope)];
@@ -25,6 +30,11 @@ class CgroupReaderTest : public testing::Test {
   void join(std::string_view cgroup) const {
     tree_.write("proc/self/cgroup", "0::" + std::string(cgroup) + "\n");
   }
+  static std::vector<PressureScope> watched(CgroupReader& reader) {
+    std::vector<PressureScope> scopes;
+    for (const auto& [scope, edge] : reader.edges()) scopes.push_back(scope);
+    return scopes;
+  }
   static KernelStats read(CgroupReader& reader) {
     KernelStats stats;
     reader.read(stats);
@@ -32,6 +42,7 @@ class CgroupReaderTest : public testing::Test {
   }
 
   test::LiteralTree tree_;
+  const UniqueFd alive_{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))};
 };
 
 TEST_F(CgroupReaderTest, IsOutdatedOnceAPressureCanBeReadThatHasNoEdge) {
@@ -73,11 +84,52 @@ TEST_F(CgroupReaderTest, SaysWhichPressuresItLooksFor) {
   EXPECT_TRUE(of(stats, PressureScope::service).looked_for);
   EXPECT_FALSE(of(stats, PressureScope::limit).looked_for);
   EXPECT_FALSE(of(stats, PressureScope::service).pressure);
+}
 
-  // The root has no such file.
+// The file is there, and says how long tasks of the whole machine waited.
+TEST_F(CgroupReaderTest, TheRootsPressureIsTheMachinesAndNobodyElses) {
+  tree_.write("proc/pressure/memory", waited);
+  tree_.write("sys/fs/cgroup/memory.pressure", waited);
   join("/");
-  CgroupReader at_root(tree_.path());
-  EXPECT_FALSE(of(read(at_root), PressureScope::service).looked_for);
+  CgroupReader reader(tree_.path());
+  const KernelStats stats = read(reader);
+  EXPECT_TRUE(of(stats, PressureScope::machine).pressure);
+  EXPECT_FALSE(of(stats, PressureScope::service).looked_for);
+  EXPECT_FALSE(of(stats, PressureScope::service).pressure);
+  EXPECT_FALSE(of(stats, PressureScope::limit).looked_for);
+  EXPECT_EQ(watched(reader), std::vector{PressureScope::machine});
+  EXPECT_FALSE(reader.is_outdated());
+}
+
+// As where memory is v1's, and nobody put the processes into cgroups of v2.
+TEST_F(CgroupReaderTest, NeitherServiceNorClientHasThePressureOfAHybridsRoot) {
+  tree_.write("proc/self/mountinfo", hybrid_mounts);
+  tree_.write("proc/self/cgroup", "4:memory:/service\n0::/\n");
+  tree_.write("proc/77/cgroup", "4:memory:/client\n0::/\n");
+  for (const std::string_view name : {"service", "client"}) {
+    tree_.write("sys/fs/cgroup/memory/" + std::string(name) + "/memory.limit_in_bytes", "20971520\n");
+    tree_.write("sys/fs/cgroup/memory/" + std::string(name) + "/memory.usage_in_bytes", "4096\n");
+  }
+  tree_.write("sys/fs/cgroup/unified/memory.pressure", waited);
+  CgroupReader reader(tree_.path());
+  const KernelStats stats = read(reader);
+  ASSERT_TRUE(stats.cgroup);
+  EXPECT_EQ(stats.cgroup->limits.max, 20971520u);
+  EXPECT_FALSE(of(stats, PressureScope::service).looked_for);
+  EXPECT_TRUE(watched(reader).empty());
+  const std::optional<ClientCgroupFigures> client = reader.read_client({77, alive_.get()});
+  ASSERT_TRUE(client);
+  EXPECT_FALSE(client->pressure);
+}
+
+// A cgroup namespace calls its own root "/" too.
+TEST_F(CgroupReaderTest, TheRootOfANamespaceHasAPressureOfItsOwn) {
+  tree_.write("sys/fs/cgroup/cgroup.events", "populated 1\nfrozen 0\n");
+  tree_.write("sys/fs/cgroup/memory.pressure", waited);
+  join("/");
+  CgroupReader reader(tree_.path());
+  EXPECT_TRUE(of(read(reader), PressureScope::service).pressure);
+  EXPECT_EQ(watched(reader), std::vector{PressureScope::service});
 }
 
 }  // namespace
