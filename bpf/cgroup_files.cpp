@@ -76,11 +76,14 @@ CgroupFiles CgroupFiles::open(int root, Warnings& warnings, CgroupHierarchy hier
 Result<CgroupFiles> CgroupFiles::open(int root, const ProcessRef& process, Warnings& warnings,
                                       CgroupHierarchy hierarchy) {
   std::string membership = TRY(read_text(root, fmt::format("proc/{}/cgroup", process.pid).c_str()));
-  // Had it ended before the reading, the number might be another's by now.
+  CgroupFiles files;
+  files.own_ = false;
+  Warnings while_it_lives;
+  files.choose(root, std::move(membership), hierarchy, while_it_lives);
+  // Had it ended before the reading, the number might be another's by now; before the opening, its cgroup may be gone.
   pollfd ended{.fd = process.pidfd, .events = POLLIN, .revents = 0};
   if (::poll(&ended, 1, 0) != 0) return Error{Errc::not_found, ESRCH, "read a process's cgroup"};
-  CgroupFiles files;
-  files.choose(root, std::move(membership), hierarchy, warnings);
+  for (std::string& text : while_it_lives.take()) warnings.add(std::move(text));
   return files;
 }
 
@@ -119,15 +122,29 @@ void CgroupFiles::open_levels(int root, Warnings& warnings) {
   const bool mounted = mount != nullptr ? open_mount(root, mount->where)
                        : v1             ? open_mount(root, usual_v1_memory)
                                         : open_mount(root, usual_v2_of_hybrid) || open_mount(root, usual_v2);
+  if (!mounted && !own_) return close_others("its hierarchy is mounted nowhere", warnings);
   if (!mounted) {
     warnings.add(fmt::format("cgroup {} is mounted nowhere; memory is taken as not limited by it", path_));
     return;
   }
   const std::optional<std::string_view> relative = below_mount(path_, mount != nullptr ? mount->root : "/");
   if (relative && descend(*relative)) return;
+  if (!own_) {
+    const bool outside = path_ == "/.." || path_.starts_with("/../");
+    return close_others(outside ? "it is outside the service's cgroup namespace"
+                                : fmt::format("it is not below {}", levels_.front().path),
+                        warnings);
+  }
   levels_.erase(levels_.begin() + 1, levels_.end());
   warnings.add(fmt::format("cgroup {} is not visible below {}; the limits of the latter are used", path_,
                            levels_.front().path));
+}
+
+// The text has no name that other users chose, and is the same for all processes with that cause: it is said once.
+void CgroupFiles::close_others(std::string_view why, Warnings& warnings) {
+  levels_.clear();
+  warnings.add(
+      fmt::format("the cgroup of a client can't be seen: {}; figures of such cgroups are not known", why));
 }
 
 bool CgroupFiles::open_mount(int root, const std::string& where) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bpf/text_file.hpp"
@@ -42,7 +43,8 @@ class CgroupFiles {
  public:
   // Of this process. `root` stays the caller's and must outlive this object.
   static CgroupFiles open(int root, Warnings& warnings, CgroupHierarchy hierarchy = CgroupHierarchy::memory);
-  // Of another one, for example a client. Errc::not_found when it has ended.
+  // Of another one, for example a client. Errc::not_found when it has ended. Where its cgroup isn't visible there is no
+  // directory: the mount would be a cgroup of ours.
   static Result<CgroupFiles> open(int root, const ProcessRef& process, Warnings& warnings,
                                   CgroupHierarchy hierarchy = CgroupHierarchy::memory);
 
@@ -75,12 +77,14 @@ class CgroupFiles {
 
   void choose(int root, std::string membership, CgroupHierarchy hierarchy, Warnings& warnings);
   void open_levels(int root, Warnings& warnings);
+  void close_others(std::string_view why, Warnings& warnings);
   bool open_mount(int root, const std::string& where);
   bool descend(std::string_view relative);
   void add_level(UniqueFd directory, std::string path);
   std::optional<std::uint64_t> read_limit(Level& level, TextFile& file, Warnings& warnings) const;
   std::optional<std::uint64_t> read_used(Level& level, Warnings& warnings) const;
 
+  bool own_ = true;  // This process's.
   CgroupVersion version_ = CgroupVersion::none;
   bool hybrid_ = false;
   std::string path_;

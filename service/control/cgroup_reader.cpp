@@ -81,9 +81,12 @@ std::vector<std::pair<PressureScope, PressureEdge>> CgroupReader::edges() {
   return edges;
 }
 
-std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& process) {
-  Result<CgroupFiles> files = CgroupFiles::open(root_.get(), process, unheard_);
-  if (!files || files->path() == memory_.path() || files->directory() < 0) return std::nullopt;
+std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& process, Warnings& warnings) {
+  Warnings unseen;
+  Result<CgroupFiles> files = CgroupFiles::open(root_.get(), process, unseen);
+  if (!files || files->path() == memory_.path()) return std::nullopt;
+  for (std::string& text : unseen.take()) warnings.add(std::move(text));
+  if (files->directory() < 0) return std::nullopt;
   CgroupUseFiles use(files->version());
   ClientCgroupFigures figures;
   figures.cgroup_id = files->id();
@@ -91,7 +94,7 @@ std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& p
                     .use = use.read_use(files->directory()),
                     .events = use.read_events(files->directory())};
   const Result<CgroupFiles> unified =
-      CgroupFiles::open(root_.get(), process, unheard_, CgroupHierarchy::unified);
+      CgroupFiles::open(root_.get(), process, warnings, CgroupHierarchy::unified);
   if (unified && unified->directory() >= 0 && !unified->is_machine()) {
     const Result<std::string> text = read_text(unified->directory(), cgroup_file);
     const Result<Pressure> pressure = text ? parse_pressure(*text) : text.error();

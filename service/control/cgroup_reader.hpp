@@ -31,8 +31,8 @@ class CgroupReader {
   // Those that can be watched. They use this reader's descriptors: it must outlive them.
   std::vector<std::pair<PressureScope, PressureEdge>> edges();
   std::uint64_t cgroup_id() const { return memory_.id(); }
-  // A client's; nothing when it has ended or shares the service's.
-  std::optional<ClientCgroupFigures> read_client(const ProcessRef& process);
+  // A client's; nothing when it has ended or shares the service's, or its cgroup can't be seen, which `warnings` tells.
+  std::optional<ClientCgroupFigures> read_client(const ProcessRef& process, Warnings& warnings);
 
   std::vector<std::string> warnings() { return warnings_.take(); }
 

@@ -130,7 +130,7 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
 void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clients) {
   clients_.clear();
   for (const auto& [number, process] : clients) {
-    std::optional<ClientCgroupFigures> figures = cgroups_->read_client(process);
+    std::optional<ClientCgroupFigures> figures = cgroups_->read_client(process, of_clients_);
     if (!figures) continue;
     figures->client = number;
     clients_.push_back(*figures);
@@ -154,6 +154,7 @@ void KernelSampler::add_reclaim(KernelStats& stats) {
 std::vector<std::string> KernelSampler::warnings() {
   std::vector<std::string> all = std::exchange(warnings_, {});
   for (std::string& warning : cgroups_->warnings()) all.push_back(std::move(warning));
+  for (std::string& warning : of_clients_.take()) all.push_back(std::move(warning));
   return all;
 }
 

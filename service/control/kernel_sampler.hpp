@@ -62,6 +62,7 @@ class KernelSampler {
   std::map<std::string, Followed> followed_;
   std::unique_ptr<CgroupReader> cgroups_;
   std::vector<ClientCgroupFigures> clients_;
+  Warnings of_clients_;  // Not the reader's, which may be opened anew: each is said once.
   std::vector<std::string> warnings_;
   std::vector<PressureScope> watched_;  // By the index of the watch's edge.
   std::array<bool, pressure_scope_names.size()> by_trigger_{};

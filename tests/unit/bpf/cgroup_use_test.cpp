@@ -122,6 +122,28 @@ TEST(CgroupOfAProcess, ItIsHeldByItsDirectoryWhateverItsPathBecomes) {
   EXPECT_EQ(files->read(warnings).max, 2000u);
 }
 
+// That of the mount would be the service's own, in a container, or the machine's.
+TEST(CgroupOfAProcess, OneThatIsHiddenIsNotTakenForTheMount) {
+  const LiteralTree tree({{"proc/self/cgroup", "0::/../x\n"},
+                          {"proc/77/cgroup", "0::/../x\n"},
+                          {"proc/78/cgroup", "0::/not-there\n"},
+                          {"sys/fs/cgroup/memory.max", "1000\n"}});
+  Warnings of_service, warnings;
+  EXPECT_EQ(CgroupFiles::open(tree.root().get(), of_service).read(of_service).max, 1000u);
+  const UniqueFd alive(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  for (const int pid : {77, 78, 77}) {
+    Result<CgroupFiles> files = CgroupFiles::open(tree.root().get(), {pid, alive.get()}, warnings);
+    ASSERT_TRUE(files);
+    EXPECT_EQ(files->directory(), -1);
+    EXPECT_EQ(files->id(), 0u);
+    EXPECT_EQ(files->read(warnings).max, std::nullopt);
+  }
+  const std::vector<std::string> said = warnings.take();
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[0].find("outside the service's cgroup namespace"), std::string::npos);
+  EXPECT_NE(said[1].find("not below /sys/fs/cgroup"), std::string::npos);
+}
+
 TEST(CgroupOfAProcess, ANumberWhoseProcessHasEndedIsNotBelieved) {
   const LiteralTree tree({{"proc/77/cgroup", "0::/a\n"}, {"sys/fs/cgroup/a/memory.max", "2000\n"}});
   const pid_t child = ::fork();

@@ -42,6 +42,7 @@ class CgroupReaderTest : public testing::Test {
   }
 
   test::LiteralTree tree_;
+  Warnings warnings_;
   const UniqueFd alive_{static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))};
 };
 
@@ -117,7 +118,7 @@ TEST_F(CgroupReaderTest, NeitherServiceNorClientHasThePressureOfAHybridsRoot) {
   EXPECT_EQ(stats.cgroup->limits.max, 20971520u);
   EXPECT_FALSE(of(stats, PressureScope::service).looked_for);
   EXPECT_TRUE(watched(reader).empty());
-  const std::optional<ClientCgroupFigures> client = reader.read_client({77, alive_.get()});
+  const std::optional<ClientCgroupFigures> client = reader.read_client({77, alive_.get()}, warnings_);
   ASSERT_TRUE(client);
   EXPECT_FALSE(client->pressure);
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "service/control/kernel_json.hpp"
@@ -128,6 +130,25 @@ TEST_F(KernelSamplerTest, TellsTheServicesOwnReclaimFromAllOther) {
   EXPECT_EQ(stats.reclaim[0].reclaim[1].bytes, 10u);
   EXPECT_EQ(stats.reclaim[1].reclaim[1].bytes, 20u);
   EXPECT_EQ(stats.reclaim[1].oom_kills, 2u);
+}
+
+TEST_F(KernelSamplerTest, SaysOnceThatAClientsCgroupIsHiddenAndShowsNothingOfIt) {
+  tree_.write("proc/self/cgroup", "0::/\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  tree_.write("sys/fs/cgroup/cgroup.events", "populated 1\n");
+  tree_.write("sys/fs/cgroup/memory.max", "1000\n");
+  tree_.write("sys/fs/cgroup/memory.pressure", some_10_s);
+  tree_.write("proc/77/cgroup", "0::/../x\n");
+  open();
+  const UniqueFd alive(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const std::map<std::uint32_t, ProcessRef> clients{{1, {77, alive.get()}}};
+  EXPECT_TRUE(sampler_->sample(start, clients).clients.empty());
+  const auto hidden = [](const std::string& line) { return line.find("can't be seen") != line.npos; };
+  EXPECT_EQ(std::ranges::count_if(sampler_->warnings(), hidden), 1);
+  // Neither at the next look, nor when the service's cgroups were opened anew.
+  tree_.write("proc/self/cgroup", "0::/a\n");
+  EXPECT_TRUE(sampler_->sample(start + KernelSampler::outdated_period, clients).clients.empty());
+  EXPECT_EQ(std::ranges::count_if(sampler_->warnings(), hidden), 0);
 }
 
 TEST_F(KernelSamplerTest, CountsHintsByKind) {
