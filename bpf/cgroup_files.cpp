@@ -177,17 +177,24 @@ void CgroupFiles::add_level(UniqueFd directory, std::string path) {
                           .max = TextFile(v1 ? "memory.limit_in_bytes" : "memory.max"),
                           .high = TextFile("memory.high"),
                           .usage = TextFile(v1 ? "memory.usage_in_bytes" : "memory.current"),
-                          .stat = TextFile("memory.stat")});
+                          .stat = TextFile("memory.stat"),
+                          .hits = TextFile(v1 ? "memory.failcnt" : "memory.events.local"),
+                          .hits_below = TextFile("memory.events")});
 }
 
 CgroupMemory CgroupFiles::read(Warnings& warnings) {
   CgroupMemory memory;
   tightest_.reset();
+  max_at_.reset();
+  high_at_.reset();
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     Level& level = levels_[i];
     const std::optional<std::uint64_t> max = read_limit(level, level.max, warnings);
     const std::optional<std::uint64_t> high =
         version_ == CgroupVersion::v2 ? read_limit(level, level.high, warnings) : std::nullopt;
+    // Of equals the inner one: it is met first.
+    if (max && *max <= memory.max.value_or(UINT64_MAX)) max_at_ = i;
+    if (high && *high <= memory.high.value_or(UINT64_MAX)) high_at_ = i;
     memory.max = tightest(memory.max, max);
     memory.high = tightest(memory.high, high);
     const std::optional<std::uint64_t> limit = tightest(max, high);
@@ -200,6 +207,26 @@ CgroupMemory CgroupFiles::read(Warnings& warnings) {
     memory.headroom = tightest(memory.headroom, room);
   }
   return memory;
+}
+
+CgroupHits CgroupFiles::read_hits() {
+  if (levels_.empty()) return {};
+  const std::size_t own = levels_.size() - 1;
+  if (version_ == CgroupVersion::v1)
+    return {.max = read_hits_of(levels_[max_at_.value_or(own)], {}), .high = std::nullopt};
+  return {.max = read_hits_of(levels_[max_at_.value_or(own)], "max"),
+          .high = read_hits_of(levels_[high_at_.value_or(own)], "high")};
+}
+
+// Not those of descendants, which meet limits of their own, unless the kernel knows no others (before 5.2).
+std::optional<std::uint64_t> CgroupFiles::read_hits_of(Level& level, std::string_view kind) const {
+  Result<std::string_view> text = level.hits.read(level.directory.get());
+  if (version_ == CgroupVersion::v1) {
+    const Result<std::uint64_t> number = text ? parse_bytes_used(*text) : text.error();
+    return number ? std::optional(*number) : std::nullopt;
+  }
+  if (!text) text = level.hits_below.read(level.directory.get());
+  return text ? stat_value(*text, kind) : std::nullopt;
 }
 
 std::optional<std::uint64_t> CgroupFiles::read_limit(Level& level, TextFile& file, Warnings& warnings) const {

@@ -39,6 +39,12 @@ struct CgroupMemory {
   std::optional<std::uint64_t> headroom;  // Least distance to any of those limits; file cache counts as free.
 };
 
+// How often those limits made tasks reclaim. Absent is not known, never 0.
+struct CgroupHits {
+  std::optional<std::uint64_t> max;
+  std::optional<std::uint64_t> high;  // v2 only.
+};
+
 class CgroupFiles {
  public:
   // Of this process. `root` stays the caller's and must outlive this object.
@@ -49,6 +55,9 @@ class CgroupFiles {
                                   CgroupHierarchy hierarchy = CgroupHierarchy::memory);
 
   CgroupMemory read(Warnings& warnings);
+  // Of the limits that the last read() found the tightest, each counted where it sits; without one, of the process's
+  // own cgroup.
+  CgroupHits read_hits();
 
   CgroupVersion version() const { return version_; }  // Of the hierarchy that limits memory.
   bool hybrid() const { return hybrid_; }             // Both v1 memory and a unified hierarchy exist.
@@ -73,6 +82,7 @@ class CgroupFiles {
     UniqueFd directory;
     std::string path;  // For warnings.
     TextFile max, high, usage, stat;
+    TextFile hits, hits_below;  // The latter counts descendants', too.
   };
 
   void choose(int root, std::string membership, CgroupHierarchy hierarchy, Warnings& warnings);
@@ -82,6 +92,7 @@ class CgroupFiles {
   bool descend(std::string_view relative);
   void add_level(UniqueFd directory, std::string path);
   std::optional<std::uint64_t> read_limit(Level& level, TextFile& file, Warnings& warnings) const;
+  std::optional<std::uint64_t> read_hits_of(Level& level, std::string_view kind) const;
   std::optional<std::uint64_t> read_used(Level& level, Warnings& warnings) const;
 
   bool own_ = true;  // This process's.
@@ -89,8 +100,8 @@ class CgroupFiles {
   bool hybrid_ = false;
   std::string path_;
   std::string membership_;
-  std::vector<Level> levels_;  // From the mount down.
-  std::optional<std::size_t> tightest_;
+  std::vector<Level> levels_;                               // From the mount down.
+  std::optional<std::size_t> tightest_, max_at_, high_at_;  // As of the last read().
 };
 
 }  // namespace penstock

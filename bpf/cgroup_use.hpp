@@ -21,6 +21,7 @@ struct CgroupUse {
   std::optional<std::uint64_t> compressed_to;  // Bytes of memory that those take.
 };
 
+// Of one directory's files; a limit further up has its hits there (CgroupFiles::read_hits).
 struct CgroupEvents {
   std::optional<std::uint64_t> limit_hits;  // Reclaim because of memory.max, or v1's failcnt.
   std::optional<std::uint64_t> high_hits;   // v2 only.

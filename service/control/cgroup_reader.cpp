@@ -12,6 +12,17 @@ namespace {
 constexpr const char* machine_file = "proc/pressure/memory";
 constexpr const char* cgroup_file = "memory.pressure";
 
+CgroupFigures read_figures(CgroupFiles& files, CgroupUseFiles& use, Warnings& warnings) {
+  CgroupFigures figures{.limits = files.read(warnings),
+                        .use = use.read_use(files.directory()),
+                        .events = use.read_events(files.directory())};
+  // A limit of a parent is counted there: the own cgroup would say 0 of it for ever.
+  const CgroupHits hits = files.read_hits();
+  figures.events.limit_hits = hits.max;
+  figures.events.high_hits = hits.high;
+  return figures;
+}
+
 }  // namespace
 
 CgroupReader::CgroupReader(const std::string& root)
@@ -66,9 +77,7 @@ void CgroupReader::read(KernelStats& stats) {
   }
   for (const Missing& one : missing_) stats.pressure[static_cast<std::size_t>(one.scope)].looked_for = true;
   if (memory_.directory() < 0) return;
-  stats.cgroup = CgroupFigures{.limits = memory_.read(unheard_),
-                               .use = use_.read_use(memory_.directory()),
-                               .events = use_.read_events(memory_.directory())};
+  stats.cgroup = read_figures(memory_, use_, unheard_);
 }
 
 std::vector<std::pair<PressureScope, PressureEdge>> CgroupReader::edges() {
@@ -90,9 +99,7 @@ std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& p
   CgroupUseFiles use(files->version());
   ClientCgroupFigures figures;
   figures.cgroup_id = files->id();
-  figures.cgroup = {.limits = files->read(unheard_),
-                    .use = use.read_use(files->directory()),
-                    .events = use.read_events(files->directory())};
+  figures.cgroup = read_figures(*files, use, unheard_);
   const Result<CgroupFiles> unified =
       CgroupFiles::open(root_.get(), process, warnings, CgroupHierarchy::unified);
   if (unified && unified->directory() >= 0 && !unified->is_machine()) {

@@ -54,7 +54,7 @@ struct PressureFigures {
 struct CgroupFigures {
   CgroupMemory limits;
   CgroupUse use;
-  CgroupEvents events;
+  CgroupEvents events;  // Hits of those limits, kills in this cgroup.
 };
 
 // The cgroup of a client, where it is not the service's own.

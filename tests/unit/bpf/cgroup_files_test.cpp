@@ -132,6 +132,39 @@ TEST(CgroupFiles, AControllerThatIsMountedNowhereIsNoLimit) {
   EXPECT_EQ(warnings.take().size(), 1u);
 }
 
+TEST(CgroupFiles, HitsAreCountedWhereTheLimitSitsAndNotThoseOfItsDescendants) {
+  const LiteralTree tree({{"proc/self/cgroup", "0::/a/b/c\n"},
+                          {"sys/fs/cgroup/a/memory.max", "4096\n"},
+                          {"sys/fs/cgroup/a/memory.events.local", "high 1\nmax 510\n"},
+                          {"sys/fs/cgroup/a/memory.events", "high 1\nmax 9999\n"},
+                          {"sys/fs/cgroup/a/b/memory.high", "2048\n"},
+                          {"sys/fs/cgroup/a/b/memory.events", "high 70\nmax 2\n"},
+                          {"sys/fs/cgroup/a/b/c/memory.max", "max\n"},
+                          {"sys/fs/cgroup/a/b/c/memory.events.local", "high 0\nmax 0\n"}});
+  Warnings warnings;
+  CgroupFiles files = CgroupFiles::open(tree.root().get(), warnings);
+  files.read(warnings);
+  EXPECT_EQ(files.read_hits().max, 510u);
+  // Kernels before 5.2 have no count without descendants.
+  EXPECT_EQ(files.read_hits().high, 70u);
+  // Of equals the inner one is met first.
+  tree.write("sys/fs/cgroup/a/b/c/memory.max", "4096\n");
+  tree.write("sys/fs/cgroup/a/b/c/memory.events.local", "high 0\nmax 3\n");
+  files.read(warnings);
+  EXPECT_EQ(files.read_hits().max, 3u);
+}
+
+TEST(CgroupFiles, WithoutALimitHitsAreTheCgroupsOwnAndWithoutAFileAbsent) {
+  const LiteralTree tree({{"proc/self/cgroup", "0::/a/b\n"},
+                          {"sys/fs/cgroup/a/memory.events.local", "high 5\nmax 5\n"},
+                          {"sys/fs/cgroup/a/b/memory.events.local", "max 4\n"}});
+  Warnings warnings;
+  CgroupFiles files = CgroupFiles::open(tree.root().get(), warnings);
+  EXPECT_EQ(files.read(warnings).max, std::nullopt);
+  EXPECT_EQ(files.read_hits().max, 4u);
+  EXPECT_EQ(files.read_hits().high, std::nullopt);
+}
+
 TEST(CgroupFiles, ThisMachineIsRead) {
   const UniqueFd root(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   Warnings warnings;

@@ -123,6 +123,31 @@ TEST_F(CgroupReaderTest, NeitherServiceNorClientHasThePressureOfAHybridsRoot) {
   EXPECT_FALSE(client->pressure);
 }
 
+TEST_F(CgroupReaderTest, HitsAreThoseOfTheLimitThatIsShownAndKillsTheCgroupsOwn) {
+  tree_.write("proc/self/mountinfo", hybrid_mounts);
+  tree_.write("proc/self/cgroup", "4:memory:/parent/service\n");
+  tree_.write("proc/77/cgroup", "4:memory:/parent/client\n");
+  tree_.write("sys/fs/cgroup/memory/parent/memory.limit_in_bytes", "20971520\n");
+  tree_.write("sys/fs/cgroup/memory/parent/memory.failcnt", "510\n");
+  tree_.write("sys/fs/cgroup/memory/parent/memory.oom_control", "oom_kill 9\n");
+  for (const std::string name : {"service", "client"}) {
+    tree_.write("sys/fs/cgroup/memory/parent/" + name + "/memory.limit_in_bytes", "9223372036854771712\n");
+    tree_.write("sys/fs/cgroup/memory/parent/" + name + "/memory.failcnt", "0\n");
+    tree_.write("sys/fs/cgroup/memory/parent/" + name + "/memory.oom_control", "oom_kill 2\n");
+  }
+  CgroupReader reader(tree_.path());
+  const KernelStats stats = read(reader);
+  ASSERT_TRUE(stats.cgroup);
+  const std::optional<ClientCgroupFigures> client = reader.read_client({77, alive_.get()}, warnings_);
+  ASSERT_TRUE(client);
+  for (const CgroupFigures& figures : {*stats.cgroup, client->cgroup}) {
+    EXPECT_EQ(figures.limits.max, 20971520u);
+    EXPECT_EQ(figures.events.limit_hits, 510u);
+    EXPECT_EQ(figures.events.high_hits, std::nullopt);
+    EXPECT_EQ(figures.events.oom_kills, 2u);
+  }
+}
+
 // A cgroup namespace calls its own root "/" too.
 TEST_F(CgroupReaderTest, TheRootOfANamespaceHasAPressureOfItsOwn) {
   tree_.write("sys/fs/cgroup/cgroup.events", "populated 1\nfrozen 0\n");
