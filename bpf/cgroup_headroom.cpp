@@ -41,6 +41,8 @@ CgroupHeadroom::CgroupHeadroom(UniqueFd root, Clock clock)
       meminfo_("proc/meminfo"),
       membership_("proc/self/cgroup"),
       membership_at_(clock_()) {
+  // Opened now: later there may be no descriptor left, and no memory.
+  static_cast<void>(membership_.read(root_.get()));
   read_at_ = membership_at_ - reading_age_max;
   refresh();
 }
