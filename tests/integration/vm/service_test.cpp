@@ -247,7 +247,13 @@ TEST(ServiceUnderV2, GivesBackWhatANeighbourTakesAndRecoversWithoutSwinging) {
 }
 
 TEST(ServiceUnderV2, ReportsWhatEachProbeCameToAndLeavesNothingWhenItIsKilled) {
+  // The kernel may still be about to give those of an earlier service back.
   const std::set<std::uint32_t> others = test::programs_named("page_cache_add");
+  const auto ours = [&] {
+    std::set<std::uint32_t> programs = test::programs_named("page_cache_add");
+    std::erase_if(programs, [&](std::uint32_t program) { return others.contains(program); });
+    return programs.size();
+  };
   ServiceProcess service(
       {.capacity_bytes = 16 * mib, .page_bytes = page, .more = "[probes]\ntime_faults = true\n"});
   {
@@ -266,9 +272,9 @@ TEST(ServiceUnderV2, ReportsWhatEachProbeCameToAndLeavesNothingWhenItIsKilled) {
       EXPECT_EQ(probe["how"].get<std::string>().starts_with("fentry/"), probe["why"] != "");
     }
   }
-  EXPECT_NE(test::programs_named("page_cache_add"), others);
+  EXPECT_GT(ours(), 0u);
   service.kill();
-  EXPECT_TRUE(eventually([&] { return test::programs_named("page_cache_add") == others; }));
+  EXPECT_TRUE(eventually([&] { return ours() == 0; }));
 }
 
 }  // namespace
