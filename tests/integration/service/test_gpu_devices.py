@@ -263,6 +263,7 @@ class GpuDevices(OnFakes):
         for vendor in VENDORS:
             with self.subTest(vendor):
                 running = self.start(vendor)
+                self.load(running)  # The writer has begun: it has asked to die with the service.
                 (writer,) = running.writers()
                 pidfd = os.pidfd_open(writer)
                 try:
