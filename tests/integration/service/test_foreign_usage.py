@@ -151,7 +151,8 @@ class ForeignUsage(unittest.TestCase):
         # A driver that counts less than what is ours.
         service.show(f"device {UUID} 129 {GIB}\nused {16 * MIB}\n")
         self.assertTrue(daemon.wait_until(lambda: service.device()["usage"]["used_bytes"] == 16 * MIB))
-        self.assertEqual(0, service.device()["foreign_bytes"])
+        # A reading that meets frames that come may tell more for a moment; it goes down after three.
+        self.wait_foreign(service, 0)
 
     def test_a_reader_that_hangs_stops_nothing(self) -> None:
         service = self.serve(gpu(f"used {700 * MIB}"))
