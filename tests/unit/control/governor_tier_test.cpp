@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Governor on a node whose devices are GPUs: a real pinned host tier is all that can be given back.
 #include <atomic>
-#include <latch>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <boost/asio/io_context.hpp>
 
 #include "dataplane/base/check.hpp"
@@ -16,6 +12,7 @@
 #include "service/control/kernel_watch.hpp"
 #include "service/control/service.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/hanging_client.hpp"
 #include "tests/support/literal_tree.hpp"
 #include "tests/support/scripted_probes.hpp"
 #include "tests/unit/control/counted_allocations.hpp"
@@ -141,38 +138,26 @@ TEST_F(GovernorOfATier, AllocatesNothingBeforeTheTierHasCalledItsUsers) {
 
 TEST_F(GovernorOfATier, AnswersStallsWithAStepAndAllocatesNothingWhileAClientIsSlowToRead) {
   constexpr const char* file_of_stalls = "sys/fs/cgroup/a/memory.pressure";
-  const auto stalls = [](std::int64_t microseconds) {
-    return fmt::format(
-        "some avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n"
-        "full avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n",
-        microseconds);
-  };
   test::LiteralTree tree({{"proc/self/cgroup", "0::/a\n"},
                           {"proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n"},
-                          {file_of_stalls, stalls(0)}});
+                          {file_of_stalls, test::stalls_text(0)}});
   ASSERT_NO_FATAL_FAILURE(fill());
-  std::latch entered(1), hang(1);
+  test::HangingClient client;
   KernelWatch::Options options;
   options.root = tree.path();
-  options.read_process = [&](const ProcessRef&) -> Result<ProcessMemory> {
-    entered.count_down();
-    hang.wait();
-    return ProcessMemory{};
-  };
+  options.read_process = [&](const ProcessRef&) { return client.read(); };
   KernelWatch watch(std::make_unique<test::ScriptedProbes>(), options);
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  watch.follow_client(1, {.pid = ::getpid(), .pidfd = pidfd.get()});
-  entered.wait();
+  client.be_followed_by(watch);
   service.set_kernel_watch(watch);
   int allocations = -1;
   std::int64_t waited = 0;
   // Again and again: the text of a trigger may replace what is written, since this is a plain file.
   EXPECT_TRUE(eventually([&] {
-    tree.write(file_of_stalls, stalls(waited += 2'000'000));
+    tree.write(file_of_stalls, test::stalls_text(waited += 2'000'000));
     allocations = allocations_of_a_look(seconds(2));
     return tier->stats().budget_bytes < filled * page;
   }));
-  hang.count_down();
+  client.let_go();
   EXPECT_EQ(allocations, 0);
   EXPECT_EQ(tier->stats().budget_bytes, filled * page - copies / 16);
   EXPECT_NE(service.state().decisions.to_json("host", {}).find("\"reason\":\"stall\""), std::string::npos);

@@ -5,12 +5,10 @@
 #include <atomic>
 #include <latch>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "tests/support/eventually.hpp"
+#include "tests/support/hanging_client.hpp"
 #include "tests/support/literal_tree.hpp"
 #include "tests/support/scripted_probes.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -108,9 +106,7 @@ class KernelWatchOfStalls : public KernelWatchTest {
     write_stalls(0);
   }
   void write_stalls(std::int64_t seconds) const {
-    tree_.write(pressure_file, fmt::format("some avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n"
-                                           "full avg10=0.00 avg60=0.00 avg300=0.00 total={0}\n",
-                                           seconds * 1'000'000));
+    tree_.write(pressure_file, test::stalls_text(seconds * 1'000'000));
   }
   // Again and again: the text of a trigger may replace what is written, since this is a plain file.
   bool stalls_are_seen(const KernelWatch& watch) {
@@ -128,24 +124,18 @@ class KernelWatchOfStalls : public KernelWatchTest {
 };
 
 TEST_F(KernelWatchOfStalls, AClientWhoseMemoryIsSlowToReadDelaysNeitherThemNorSnapshots) {
-  std::latch entered(1), hang(1);
+  test::HangingClient client;
   KernelWatch::Options slow = options();
   slow.period = std::chrono::milliseconds(1);
-  slow.read_process = [&](const ProcessRef&) -> Result<ProcessMemory> {
-    entered.count_down();
-    hang.wait();
-    return ProcessMemory{};
-  };
+  slow.read_process = [&](const ProcessRef&) { return client.read(); };
   KernelWatch watch(std::make_unique<test::ScriptedProbes>(), slow);
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  watch.follow_client(3, {.pid = ::getpid(), .pidfd = pidfd.get()});
-  entered.wait();
+  client.be_followed_by(watch);
   EXPECT_TRUE(stalls_are_seen(watch));
   EXPECT_TRUE(eventually([&] { return watch.stats() != nullptr; }));
   const Nanoseconds before = watch.stats()->at;
   EXPECT_TRUE(eventually([&] { return watch.stats()->at > before; }));
   EXPECT_TRUE(watch.stats()->processes.empty());
-  hang.count_down();
+  client.let_go();
   EXPECT_TRUE(eventually([&] { return watch.stats()->processes.size() == 1; }));
 }
 
