@@ -31,7 +31,7 @@ class CommandBuffer {
   std::size_t capacity_;
   std::vector<Command> commands_;
 };
-inline constexpr std::size_t command_buffer_min = 2 * grant_batch_pages;
+inline constexpr std::size_t command_buffer_min = 4 * grant_batch_pages;
 
 struct PagerCoreOptions {
   std::uint32_t budget_frames = 0;

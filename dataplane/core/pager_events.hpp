@@ -237,6 +237,11 @@ enum class EvictReason : std::uint8_t {
   released
 };
 // For the log and the counters. Not an instruction.
+// Whether two sessions or more have the page granted.
+struct SharingChanged {
+  PageKey page{};
+  bool several = false;
+};
 struct Evicted {
   PageKey page{};
   EvictReason reason = EvictReason::fault;
@@ -249,7 +254,7 @@ struct SessionStuck {
 };
 
 using Command = std::variant<CreateFrame, DestroyFrame, Load, CancelLoad, CopyFrame, Grant, Revoke, Complete,
-                             PageChanged, Evicted, SessionStuck>;
+                             PageChanged, SharingChanged, Evicted, SessionStuck>;
 
 inline constexpr std::uint32_t grant_batch_pages =
     128;  // Descriptors in one SCM_RIGHTS message: kernel limit is 253.

@@ -103,6 +103,7 @@ void PagerCore::State::on(const Release& event) {
 
 void PagerCore::State::end_mapping(TableMapping& mapping, std::uint32_t index) {
   tables_.set_mapping(mapping, index, MappingState::none);
+  if (mapping.table->pages[index].mappers == 1) say_sharing(*mapping.table, index);
   finish_if_unmapped(*mapping.table, index);
   wake(*mapping.session);
 }

@@ -204,6 +204,10 @@ void PagerCore::State::say_changed(const PagedTable& table, std::uint32_t index)
                         .generation = Generation{page.generation}});
 }
 
+void PagerCore::State::say_sharing(const PagedTable& table, std::uint32_t index) {
+  out_.push(SharingChanged{.page = table.key(index), .several = table.pages[index].mappers > 1});
+}
+
 void PagerCore::State::hold(PagedTable& table, std::uint32_t index) {
   tables_.change(table, index, [](PageEntry& page) { ++page.holds; });
 }

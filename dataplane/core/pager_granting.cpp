@@ -67,9 +67,12 @@ void PagerCore::State::send_batch(TicketRecord& ticket, const std::uint32_t* pag
   session.batch = {
       .number = session.batch.number + 1, .open = true, .expired = false, .ticket = &ticket, .sent = now_};
   for (std::uint32_t place = 0; place < count; ++place) {
+    tables_.set_mapping(mapping, pages[place], MappingState::granted);
+    if (table.pages[pages[place]].mappers == 2) say_sharing(table, pages[place]);
+  }
+  for (std::uint32_t place = 0; place < count; ++place) {
     const std::uint32_t index = pages[place];
     table.pages[index].drop_unheld = false;
-    tables_.set_mapping(mapping, index, MappingState::granted);
     out_.push(Grant{.session = session.id,
                     .batch = session.batch.number,
                     .page = table.key(index),

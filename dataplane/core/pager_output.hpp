@@ -29,8 +29,8 @@ class CommandStream {
   }
 
   bool waits() const { return !waiting_.empty(); }
-  // A whole grant batch and its completion fit.
-  bool has_room() const { return waiting_.empty() && buffer_->room() >= grant_batch_pages + 2; }
+  // A whole grant batch, whom its pages are shared with and its completion fit.
+  bool has_room() const { return waiting_.empty() && buffer_->room() >= 2 * grant_batch_pages + 2; }
 
   // Nothing more is said to a session that has ended.
   void forget(SessionId session) {

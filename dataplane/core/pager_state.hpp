@@ -74,6 +74,7 @@ class PagerCore::State {
   void release_source(PagedTable& table, std::uint32_t index);
   void destroy_frame(PagedTable& table, std::uint32_t index);
   void say_changed(const PagedTable& table, std::uint32_t index);
+  void say_sharing(const PagedTable& table, std::uint32_t index);
   void hold(PagedTable& table, std::uint32_t index);
   void unhold(PagedTable& table, std::uint32_t index);
 

@@ -198,6 +198,7 @@ class Pager {
   void run(const Revoke& command);
   void run(const Complete& command);
   void run(const PageChanged& command);
+  void run(const SharingChanged& command);
   void run(const Evicted& command);
   void run(const SessionStuck& command);
   void send_collected(const std::optional<OutgoingCompletion>& completes);

@@ -97,6 +97,12 @@ void Pager::run(const PageChanged& command) {
   table->second.words->store(command.page.index, command.residency, command.generation);
 }
 
+void Pager::run(const SharingChanged& command) {
+  const auto table = tables_.find(command.page.table);
+  if (table == tables_.end() || !table->second.words) return;
+  table->second.words->set_several(command.page.index, command.several);
+}
+
 void Pager::run(const Evicted& command) {
   stats_.evictions[static_cast<std::size_t>(command.reason)].fetch_add(1, std::memory_order_relaxed);
   if (released_page_ == command.page) released_destroyed_ = true;

@@ -42,7 +42,14 @@ PageWords::~PageWords() = default;
 
 void PageWords::store(std::uint32_t page, Residency residency, Generation generation) {
   CHECK(page < pages_);
-  words_[page].store(make_page_word(residency, generation), std::memory_order_release);
+  const std::uint64_t several = words_[page].load(std::memory_order_relaxed) & page_several_bit;
+  words_[page].store(make_page_word(residency, generation) | several, std::memory_order_release);
+}
+
+void PageWords::set_several(std::uint32_t page, bool several) {
+  CHECK(page < pages_);
+  const std::uint64_t word = words_[page].load(std::memory_order_relaxed) & ~page_several_bit;
+  words_[page].store(word | (several ? page_several_bit : 0), std::memory_order_release);
 }
 
 std::uint64_t PageWords::load(std::uint32_t page) const {

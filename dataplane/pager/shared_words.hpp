@@ -3,7 +3,8 @@
 // service/protocol/session_region.h; a test compares the two.
 //
 // Page words: one 64-bit word a page, written by the dataplane thread, read-only for every client.
-//   bits 63..62 residency (0 absent, 1 loading, 2 resident, 3 evicting); bits 61..0 generation.
+//   bits 63..62 residency (0 absent, 1 loading, 2 resident, 3 evicting); bit 61 several sessions have it; bits 60..0
+//   generation.
 // Pin words: one 64-bit word a page in the session's region, written by the client alone; untrusted here.
 //   bits 63..62 state (0 unmapped, 1 mapped, 2 revoking); bit 61 wanted; bits 31..0 pin count.
 #pragma once
@@ -24,8 +25,10 @@ inline constexpr std::uint64_t pin_state_unmapped = 0, pin_state_mapped = 1, pin
 inline constexpr std::uint64_t pin_state_shift = 62, pin_wanted_bit = 1ull << 61,
                                pin_count_mask = 0xffffffffull;
 
+inline constexpr std::uint64_t page_several_bit = 1ull << 61;
+
 constexpr std::uint64_t make_page_word(Residency residency, Generation generation) {
-  return static_cast<std::uint64_t>(residency) << 62 | (raw(generation) & ((1ull << 62) - 1));
+  return static_cast<std::uint64_t>(residency) << 62 | (raw(generation) & (page_several_bit - 1));
 }
 
 class PageWords {
@@ -35,7 +38,9 @@ class PageWords {
   ~PageWords();
   PageWords(const PageWords&) = delete;
   PageWords& operator=(const PageWords&) = delete;
+  // Leaves whether several sessions have the page.
   void store(std::uint32_t page, Residency residency, Generation generation);
+  void set_several(std::uint32_t page, bool several);
   std::uint64_t load(std::uint32_t page) const;
   std::uint32_t pages() const { return pages_; }
   int fd() const { return fd_.get(); }  // To send to clients; they map it read-only.

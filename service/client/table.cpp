@@ -156,6 +156,10 @@ std::uint64_t Table::word_of(const Mapping& words, std::uint32_t page) const {
 
 bool Table::resident(std::uint32_t page) const { return serial(page) != 0; }
 
+bool Table::is_alone(std::uint32_t page) const {
+  return is_private(page) || (word_of(at_.page_words, page) & PSTW_PAGE_SEVERAL) == 0;
+}
+
 std::uint64_t Table::serial(std::uint32_t page) const {
   // A page that is being evicted still has its content; so has one that the lost service left us.
   const auto generation = [](std::uint64_t word) {

@@ -138,6 +138,8 @@ class Table {
   // The residency and serial of a page, as the shared words show it.
   bool resident(std::uint32_t page) const;
   std::uint64_t serial(std::uint32_t page) const;
+  // No other process has this one's frame. REQUIRES: it is mapped here.
+  bool is_alone(std::uint32_t page) const;
 
   std::optional<FailureKind> gone;      // The service closed it.
   std::optional<std::uint32_t> cutoff;  // Pages; told again to a new connection.

@@ -10,7 +10,8 @@
 // Page words: one a page, written by the service, mapped read-only. A memfd of `pages` uint64_t, from byte 0.
 enum pstw_residency { PSTW_ABSENT = 0, PSTW_LOADING = 1, PSTW_RESIDENT = 2, PSTW_EVICTING = 3 };
 #define PSTW_RESIDENCY_SHIFT 62
-#define PSTW_GENERATION_MASK ((UINT64_C(1) << PSTW_RESIDENCY_SHIFT) - 1)
+#define PSTW_PAGE_SEVERAL (UINT64_C(1) << 61)  // Granted to more sessions than one.
+#define PSTW_GENERATION_MASK (PSTW_PAGE_SEVERAL - 1)
 
 static inline uint32_t pstw_page_residency(uint64_t word) { return (uint32_t)(word >> PSTW_RESIDENCY_SHIFT); }
 static inline uint64_t pstw_page_generation(uint64_t word) { return word & PSTW_GENERATION_MASK; }

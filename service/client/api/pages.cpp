@@ -253,7 +253,7 @@ pst_status pst_table_residency(const pst_table* table, pst_residency* residency)
       if (table->copy->ready({page, 1})) out.resident_bytes += page_bytes;
       if (table->copy->pinned({page, 1})) out.pinned_bytes += page_bytes;
     }
-    out.mapped_bytes = out.resident_bytes;
+    out.mapped_bytes = out.alone_bytes = out.resident_bytes;
     out.private_bytes = found.shape().bytes;  // Whole, from the start.
     return copy_out(out, residency) ? PST_DONE : report_invalid(table->owner, "a struct without its size");
   }
@@ -264,6 +264,7 @@ pst_status pst_table_residency(const pst_table* table, pst_residency* residency)
       if (pstw_pin_state(word) == PSTW_PIN_MAPPED) out.mapped_bytes += page_bytes;
       if (pstw_pin_count(word) > 0) out.pinned_bytes += page_bytes;
       if (found.is_private(page)) out.private_bytes += page_bytes;
+      if (pstw_pin_state(word) == PSTW_PIN_MAPPED && found.is_alone(page)) out.alone_bytes += page_bytes;
     }
   });
   return copy_out(out, residency) ? PST_DONE : report_invalid(table->owner, "a struct without its size");

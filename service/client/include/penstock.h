@@ -296,6 +296,7 @@ typedef struct {
   uint64_t mapped_bytes;   /* mapped in this process */
   uint64_t pinned_bytes;   /* pinned by this process */
   uint64_t private_bytes;  /* anonymous or made private */
+  uint64_t alone_bytes;    /* mapped in this process and, as the service said last, in no other */
 } pst_residency;
 PST_API pst_status pst_table_residency(const pst_table* table, pst_residency* residency);
 

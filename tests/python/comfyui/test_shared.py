@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from comfyui import workers
@@ -160,11 +161,11 @@ class SmallBudget(WithFile):
 
 
 class TwoProcesses(WithFile):
-    def start(self, changed: tuple[int, ...] = ()) -> tuple[Any, Any]:
+    def start(self, numbers: tuple[int, ...] = (), does: Callable[..., None] = workers.share) -> tuple[Any, Any]:
         context = self.processes()
         ready, go = context.Event(), context.Event()
-        worker = context.Process(target=workers.share, args=(
-            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB, changed, ready, go))
+        worker = context.Process(target=does, args=(
+            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB, numbers, ready, go))
         worker.start()
         self.assertTrue(ready.wait(30))
         return worker, go
@@ -219,6 +220,22 @@ class TwoProcesses(WithFile):
             self.assertLessEqual(loaded - freed, one.vbar.loaded_size())
             held -= freed
         self.assertEqual((0, 0), (one.vbar.loaded_size(), model_vbar.vbars_analyze(0)))
+
+    def test_each_counts_the_pages_that_it_alone_has(self) -> None:
+        one = self.model()
+        for module in one.modules[:8]:
+            one.use(module)
+        worker, go = self.start(tuple(range(6, 12)), workers.use_some)
+        here, there = ({page for number in numbers for page in one.pages(number)} for numbers in (range(8), range(6, 12)))
+        self.assertGreater(len(here & there), 0)
+        self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == len(here - there) * PAGE))
+        before = self.resident()
+        self.assertEqual(len(here - there) * PAGE, one.vbar.free_memory(1e30))
+        self.assertEqual(before - len(here - there) * PAGE, self.resident())
+        self.assertEqual(0, one.vbar.loaded_size())
+        go.set()
+        worker.join(30)
+        self.assertEqual(0, worker.exitcode)
 
     def test_one_that_is_killed_leaves_the_other_s_pages(self) -> None:
         one = self.model()

@@ -38,6 +38,18 @@ def share(socket: str, kind: str, path: Path, nbytes: int, changed: tuple[int, .
     os._exit(0 if one.counts.offloaded == 0 else 3)
 
 
+def use_some(socket: str, kind: str, path: Path, nbytes: int, numbers: tuple[int, ...], ready: Any, go: Any) -> None:
+    """Some modules of a model of a file."""
+    start_child(socket, kind)
+    one = filed_model(path, 12, nbytes)
+    one.load(dirty=True)
+    for number in numbers:
+        one.use(one.modules[number])
+    ready.set()
+    go.wait(60)
+    os._exit(0)
+
+
 def write(socket: str, kind: str, path: Path, nbytes: int) -> None:
     """Where it must not."""
     os.environ["PENSTOCK_FAKE_STICKY_FAULTS"] = "1"

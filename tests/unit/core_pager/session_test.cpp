@@ -46,6 +46,28 @@ TEST(PagerSession, MessagesOfAClosedSessionAreIgnored) {
   EXPECT_TRUE(rig.commands().empty());
 }
 
+TEST(PagerSession, ItIsToldWhetherSeveralHaveAPage) {
+  PagerRig rig(4);
+  rig.start({alice, bob, carol}, 8);
+  const auto told = [&rig] {
+    std::vector<std::pair<std::uint32_t, bool>> changes;
+    for (const SharingChanged& one : rig.all<SharingChanged>())
+      changes.emplace_back(one.page.index, one.several);
+    rig.clear();
+    return changes;
+  };
+  using Changes = std::vector<std::pair<std::uint32_t, bool>>;
+  rig.give(alice, 0, 2);
+  rig.fault(bob, 1);
+  EXPECT_EQ(told(), (Changes{{1, true}}));
+  rig.fault(carol, 1);
+  EXPECT_EQ(told(), Changes{});
+  rig.step(TableDetached{.session = alice, .table = weights});
+  EXPECT_EQ(told(), Changes{});
+  rig.step(SessionClosed{.session = carol});
+  EXPECT_EQ(told(), (Changes{{1, false}}));
+}
+
 TEST(PagerSession, ADetachedTableIsUnmapped) {
   PagerRig rig(1);
   rig.start({alice, bob}, 8);

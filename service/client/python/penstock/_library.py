@@ -58,7 +58,7 @@ class TableInfo(ctypes.Structure):
 
 class Residency(ctypes.Structure):
     _fields_ = [("size", c_uint32), ("pages", c_uint32), ("resident_bytes", c_uint64), ("mapped_bytes", c_uint64),
-                ("pinned_bytes", c_uint64), ("private_bytes", c_uint64)]
+                ("pinned_bytes", c_uint64), ("private_bytes", c_uint64), ("alone_bytes", c_uint64)]
 
 
 class Demand(ctypes.Structure):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -20,7 +19,6 @@ from penstock.memory import AssembledTable
 from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
 
-ASK_SECONDS = 0.2
 
 # Beyond the service's serials, and those of pages that nobody vouches for.
 _contents = itertools.count((1 << 63) | (1 << 62))
@@ -49,8 +47,6 @@ class SharedPages:
         self.page_bytes = table.page_bytes
         self.pins = Pins()
         self.private_made = 0
-        self._asked = 0.0
-        self._others = True
         self._pin = pin
         self._make_private = make_private
         self._content = next(_contents)
@@ -97,33 +93,28 @@ class SharedPages:
 
     @property
     def mapped_bytes(self) -> int:
-        """Of pages that go when this process gives them up: private ones, and all where nobody else has these files."""
-        figures = self.table.residency()
-        return int(figures.mapped_bytes if self._alone() else figures.private_bytes)
+        """Of pages that go when this process gives them up: private ones, and those that nobody else has mapped."""
+        return int(self.table.residency().alone_bytes)
 
     def drop_unused(self) -> int:
         """What the service keeps of these files for whoever may want it next, unless somebody has them; the bytes. Pages
         that were replaced by private ones are of these."""
         service = link.service()
-        if service is None or not self._alone(0.0):
+        if service is None or not self._alone():
             return 0
         try:
             return sum(int(service.query("evict", {"checkpoint": handle})["evicted_bytes"]) for handle in self.table.handles)
         except (penstock.PenstockError, KeyError):
             return 0
 
-    def _alone(self, ask_seconds: float = ASK_SECONDS) -> bool:
-        """No other process has these files, as far as the service said a moment ago."""
-        now = time.monotonic()
-        if now >= self._asked + ask_seconds:
-            self._asked = now
-            try:
-                service = link.service()
-                found = service.status()["checkpoints"] if service is not None else []
-                self._others = any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints)
-            except (penstock.PenstockError, KeyError):
-                self._others = True
-        return not self._others
+    def _alone(self) -> bool:
+        """No other process has these files, as far as the service says."""
+        try:
+            service = link.service()
+            found = service.status()["checkpoints"] if service is not None else []
+            return not any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints)
+        except (penstock.PenstockError, KeyError):
+            return False
 
     def _inside(self, offset: int, nbytes: int) -> int:
         """Up to the table's last byte: the rest of its last page can be used all the same."""
