@@ -219,11 +219,14 @@ class Reports(WithSeam):
         self.holdings.end_prompt(executor(cache()))
         self.assertEqual(0, self.kinds()["carry"]["anonymous_bytes"])
 
-    def test_on_a_gpu_the_rest_of_torch_s_memory_is_work_and_what_it_keeps_is_other(self) -> None:
+    def test_on_a_gpu_pools_of_graphs_are_carry_the_rest_of_torch_s_memory_work_and_what_it_keeps_other(self) -> None:
         gpu = Device("cuda", 0)
         torch: Any = sys.modules["torch"]
+        segments = [{"device": 0, "segment_pool_id": pool, "total_size": total, "allocated_size": allocated}
+                    for pool, total, allocated in (((0, 0), 1200, 900), ((0, 1), 200, 80), ((0, 2), 100, 20))]
         torch.cuda = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 2,
-                                     memory_allocated=lambda index: 1000, memory_reserved=lambda index: 1500)
+                                     memory_allocated=lambda index: 1000, memory_reserved=lambda index: 1500,
+                                     memory_snapshot=lambda: segments)
         self.management.current_loaded_models = [model(400, 300, device=gpu)]
         told: list[Any] = []
         with unittest.mock.patch.object(devices, "id_of", lambda index: {0: "cuda-1", None: "host"}.get(index)), \
@@ -233,7 +236,7 @@ class Reports(WithSeam):
             self.holdings.end_prompt(executor(cache([Tensor(50, gpu)], Tensor(7, Device("cuda", 1)))))
         found = {(one.kind, one.device): one.nbytes for one in told if one.place == "device"}
         self.assertEqual({("weights", "cuda-1"): 300, ("weights", "host"): 0, ("results", "cuda-1"): 50,
-                          ("work", "cuda-1"): 650, ("other", "cuda-1"): 500}, found)
+                          ("carry", "cuda-1"): 300, ("work", "cuda-1"): 550, ("other", "cuda-1"): 300}, found)
 
     def test_reports_at_ends_of_nodes_are_rare(self) -> None:
         with unittest.mock.patch.object(holdings, "NODE_SECONDS", 3600.0):

@@ -16,6 +16,7 @@ import penstock
 from penstock import errors
 from penstock.holdings import Holding
 from penstock_comfyui import devices, host_memory, pager, safe_points, theirs
+from penstock_comfyui.graph_pools import Pools, graph_pools
 from penstock_comfyui.held_tensors import Counted
 from penstock_comfyui.link import SILENT_SECONDS, say_once
 
@@ -34,6 +35,7 @@ class Holdings:
         self._silent_until = 0.0
         self._carry: _Found | None = None  # Of the node that ends now.
         self._kept = _Found()  # Results and state, as last looked for.
+        self._pools: dict[int, Pools] = {}  # As last looked for.
 
     def before_drop(self) -> None:
         """A node ends, and its cast buffers go right after this."""
@@ -46,13 +48,21 @@ class Holdings:
 
     def end_prompt(self, executor: Any) -> None:
         self._kept = self._safely(lambda: self._kept_by(executor))
+        self._safely(self._look_for_pools)
         self._tell(self._safely(self._carry_now))
 
     def dropped(self, executor: Any = None) -> None:
         """Between prompts: models, or with an executor what it had cached."""
         if executor is not None:
             self._kept = self._safely(lambda: self._kept_by(executor))
+        self._safely(self._look_for_pools)
         self._tell(self._safely(self._carry_now))
+
+    def _look_for_pools(self) -> _Found:
+        self._pools = {}
+        torch = _torch_with_gpus()
+        self._pools = graph_pools(torch) if torch is not None else {}
+        return _Found()
 
     def _kept_by(self, executor: Any) -> _Found:
         return _kept(executor, [patcher.model for patcher, _ in self._models()])
@@ -75,7 +85,7 @@ class Holdings:
         found = self._weights()
         found.take(carry)
         found.take(self._kept)
-        _add_torch(found)
+        _add_torch(found, self._pools)
         return found
 
     @staticmethod
@@ -191,16 +201,25 @@ def _values(cache: Any) -> list[Any]:
     return found
 
 
-def _add_torch(found: _Found) -> None:
-    """What torch has on GPUs, less what is known to be something else; and what it keeps for later. Asked without starting
-    a driver. Of host memory torch keeps no account."""
+def _torch_with_gpus() -> Any:
+    """None where that would start a driver."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+    return torch if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized() else None
+
+
+def _add_torch(found: _Found, pools: dict[int, Pools]) -> None:
+    """What torch has on GPUs, less what is known to be something else; and what it keeps for later. Of host memory torch
+    keeps no account."""
+    torch = _torch_with_gpus()
+    if torch is None:
         return
     for index in range(torch.cuda.device_count()):
         device = devices.id_of(index)
         if device is None:
             continue
         allocated, reserved = int(torch.cuda.memory_allocated(index)), int(torch.cuda.memory_reserved(index))
-        found.put("work", "device", max(0, allocated - found.of_torch.get(device, 0)), device)
-        found.put("other", "device", max(0, reserved - allocated), device)
+        pool = pools.get(index, Pools())
+        known = found.of_torch.get(device, 0) + pool.allocated
+        found.put("carry", "device", pool.reserved, device)
+        found.put("work", "device", max(0, allocated - known), device)
+        found.put("other", "device", max(0, reserved - allocated - (pool.reserved - pool.allocated)), device)
