@@ -17,7 +17,7 @@ import penstock
 from comfyui import seam
 from comfyui.recorded_caller import model
 from comfyui.seam import GPU_SCALE, WithSeam, daemon, peek, poke
-from penstock_comfyui import boundaries, devices, theirs, work
+from penstock_comfyui import boundaries, devices, gpu, theirs, work
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import control, host_buffer, model_vbar, vram_buffer
 
@@ -37,7 +37,36 @@ def scaled(name: str) -> Any:
 SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses", "NegativeControls"),
           "test_seam": ("Faults", "Pins", "Room", "PageOut", "Buffers"),
           "test_safe_points": ("Asks",), "test_shared": ("Shared", "SmallBudget", "TwoProcesses"),
-          "test_threads": ("Threads",)}
+          "test_service_reads": ("ServiceReads",), "test_threads": ("Threads",)}
+
+
+class TorchOver:
+    """A stand-in for torch on the tests' GPU, with faults."""
+
+    def __init__(self, kind: str, copies: bool = False, reads_wrong: bool = False, loses_writes: bool = False,
+                 fails: bool = False) -> None:
+        self.driver: Any = gpu.driver(kind)
+        self.copies, self.reads_wrong, self.loses_writes, self.fails = copies, reads_wrong, loses_writes, fails
+
+    def zeros(self, *_: Any, device: str) -> None:
+        assert device == "cuda:0"
+
+    def as_tensor(self, shown: Any, device: str) -> Any:
+        if self.fails:
+            raise RuntimeError("no kernel image")
+        (size,), (address, _) = (shown.__cuda_array_interface__[key] for key in ("shape", "data"))
+
+        def read() -> list[int]:
+            data = ctypes.create_string_buffer(size)
+            self.driver.copy_out(address, ctypes.addressof(data), size)
+            return list(data.raw[::-1 if self.reads_wrong else 1])
+
+        def fill(value: int) -> None:
+            if not self.loses_writes:
+                data = ctypes.create_string_buffer(bytes([value]) * size, size)
+                self.driver.copy_in(ctypes.addressof(data), address, size)
+
+        return SimpleNamespace(data_ptr=lambda: address + self.copies, tolist=read, fill_=fill)
 
 
 class OnGpu(WithSeam):
@@ -211,11 +240,36 @@ class OnGpu(WithSeam):
         self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
         self.assertIsInstance(model_vbar.ModelVBAR(4 * MIB, 0), model_vbar.ModelVBAR)
 
-    def test_without_the_wish_gpus_are_left_to_others(self) -> None:
-        with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: ""}):
+    def test_gpus_are_left_to_others_on_request(self) -> None:
+        with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: "0"}):
             devices.forget()
             self.assertIsNone(devices.on_gpu(0))
             self.assertTrue(link.service() is not None)
+
+    def tried(self, torch: Any) -> bool:
+        """Is the GPU ours where nobody said so?"""
+        modules = {"torch": torch} if torch is not None else {}
+        with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: ""}), \
+                unittest.mock.patch.dict("sys.modules", modules):
+            devices.forget()
+            self.addCleanup(devices.forget)
+            once = devices.on_gpu(0)
+            self.assertEqual(once, devices.on_gpu(0))
+            return once is not None
+
+    def test_a_gpu_is_ours_after_a_trial_with_torch(self) -> None:
+        self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
+        self.assertTrue(self.tried(TorchOver(self.kind)))
+        for torch, why in ((TorchOver(self.kind, copies=True), "torch copies them"),
+                           (TorchOver(self.kind, reads_wrong=True), "torch reads other"),
+                           (TorchOver(self.kind, loses_writes=True), "does not arrive"),
+                           (TorchOver(self.kind, fails=True), "RuntimeError: no kernel")):
+            with self.assertLogs("penstock", "WARNING") as said:
+                self.assertFalse(self.tried(torch))
+            self.assertEqual(1, len(said.output))
+            self.assertIn(why, said.output[0])
+        self.assertFalse(self.tried(SimpleNamespace()), "torch is not there")
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 
 
 # What does not depend on the driver's rules: the time of everybody who runs these tests is worth something.

@@ -198,7 +198,7 @@ class OnAGpu(WithSeam):
 
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(unittest.mock.patch.dict(os.environ, {devices.ON_GPUS: ""}))
+        self.enterContext(unittest.mock.patch.dict(os.environ, {devices.ON_GPUS: "0"}))
         arguments: Any = SimpleNamespace(args=SimpleNamespace(cpu=False))
         self.enterContext(unittest.mock.patch.dict(sys.modules, {"comfy.cli_args": arguments}))
         self.enterContext(unittest.mock.patch.object(safe_points, "STATUS_SECONDS", 0))

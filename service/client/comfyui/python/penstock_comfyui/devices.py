@@ -8,12 +8,14 @@ import sys
 
 import penstock
 from penstock_comfyui import gpu, theirs
+from penstock_comfyui.gpu_trial import Trial
 from penstock_comfyui.link import AWAY, link, say_once
 
-# Without it GPUs are left to the modules that were there before.
+# "0": GPUs are left to the modules that were there before. "1": none is, untried. Else a trial decides.
 ON_GPUS = "PENSTOCK_COMFYUI_GPU"
 
 _gpus: dict[int, penstock.Device] = {}
+_trials: dict[int, Trial] = {}
 _ids: dict[int, str] = {}
 
 
@@ -24,16 +26,16 @@ def on_host(index: int | None) -> bool:
     arguments = getattr(sys.modules.get("comfy.cli_args"), "args", None)
     if arguments is not None:
         return bool(getattr(arguments, "cpu", False))
-    return not theirs.works() and not _wants_gpus()
+    return not theirs.works() and _wish() != "1"
 
 
 def on_gpu(index: int | None) -> penstock.Device | None:
     """The service's device for one of ComfyUI's GPUs; found once, it stays that."""
-    if index is None or index < 0 or not _wants_gpus():
+    if index is None or index < 0 or _wish() == "0":
         return None
     if index not in _gpus:
         found = _find_gpu(index)
-        if found is None:
+        if found is None or not _tried(index, found):
             return None
         _gpus[index] = found
     return _gpus[index]
@@ -95,10 +97,17 @@ def forget() -> None:
     """Another service from now on."""
     _gpus.clear()
     _ids.clear()
+    _trials.clear()
 
 
-def _wants_gpus() -> bool:
-    return os.environ.get(ON_GPUS) == "1"
+def _wish() -> str:
+    return os.environ.get(ON_GPUS, "")
+
+
+def _tried(index: int, device: penstock.Device) -> bool:
+    if _wish() == "1":
+        return True
+    return _trials.setdefault(index, Trial(index, device)).passed()
 
 
 def _find_gpu(index: int, silent: bool = False) -> penstock.Device | None:
