@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import daemon
-from penstock_comfyui import devices
+from penstock_comfyui import devices, read_ahead
 from penstock_comfyui.gpu import Driver
 from penstock_comfyui.link import link
 
@@ -145,6 +145,7 @@ class WithSeam(unittest.TestCase):
     def check_that_nothing_is_left(self, before: set[str]) -> None:
         for name in set(vars(self)) - before:
             delattr(self, name)
+        read_ahead.let_go()
         link.reset("/nonexistent")
         devices.forget()
         if self.daemon.process.poll() is None:

@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import others, safe_points, work, workers
+from penstock_comfyui import others, read_ahead, safe_points, work, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -64,6 +64,7 @@ def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Hol
             return await before(self, *arguments, **options)
         finally:
             work.release()
+            read_ahead.let_go()
             if _waited_for_device(management):
                 safe_points.end_prompt()
             holdings.end_prompt(self)

@@ -12,13 +12,13 @@ import fcntl
 import os
 import threading
 import weakref
-from collections.abc import Callable
 
 import penstock
 from penstock import errors
 from penstock.memory import HostBuffer
 from penstock_comfyui import devices
 from penstock_comfyui.address_space import AddressSpace
+from penstock_comfyui.file_memory import read_into
 from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import AWAY, link, say_once
 
@@ -74,12 +74,11 @@ class LockedBuffer:
 
     def read(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> None:
         """All of the bytes of a file, or an exception. The service reads them; this process does where that can't."""
-        if not self._service_reads(offset, descriptor, file_offset, nbytes):
+        if nbytes < READ_BY_SERVICE_LEAST or not self.read_by_service(offset, descriptor, file_offset, nbytes):
             read_into(descriptor, file_offset, nbytes, self.address + offset)
 
-    def _service_reads(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> bool:
-        if nbytes < READ_BY_SERVICE_LEAST:
-            return False
+    def read_by_service(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> bool:
+        """False: this process has to read it. RuntimeError: nobody can."""
         # What this process writes itself has another identity each time.
         written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
         if self._buffer is None or written or not link.may_ask:
@@ -95,7 +94,7 @@ class LockedBuffer:
             # Reading it here would meet the same, and bytes that are late would come on top.
             raise RuntimeError(f"penstock: {error}") from error
         except penstock.PenstockError as error:
-            say_once(f"files are read into host buffers by ComfyUI itself: {error.kind}")
+            say_once(f"files are read by ComfyUI itself: {error.kind}")
             return False
         return True
 
@@ -205,44 +204,5 @@ def _book(nbytes: int, device: str | None) -> penstock.Grant | None:
     return None
 
 
-def read_into(descriptor: int, file_offset: int, nbytes: int, address: int) -> None:
-    """All of the bytes, or an exception."""
-    done = 0
-    view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
-    while done < nbytes:
-        count = os.preadv(descriptor, [view[done:]], file_offset + done)
-        if count <= 0:
-            raise RuntimeError(f"penstock: the file ended at byte {file_offset + done}")
-        done += count
-
-
-PART = 8 << 20
-
-
-def read_through(descriptor: int, file_offset: int, nbytes: int, take: Callable[[int, int, int], None]) -> None:
-    """Part by part by way of memory that is `take`'s only while it runs: address, place among the bytes, number of bytes."""
-    memory = (ctypes.c_ubyte * min(nbytes, PART))()
-    for at in range(0, nbytes, PART):
-        part = min(PART, nbytes - at)
-        read_into(descriptor, file_offset + at, part, ctypes.addressof(memory))
-        take(ctypes.addressof(memory), at, part)
-
-
-def write_through(descriptor: int, file_offset: int, nbytes: int, give: Callable[[int, int, int], None]) -> None:
-    """The opposite: `give` puts the bytes there."""
-    memory = (ctypes.c_ubyte * min(nbytes, PART))()
-    for at in range(0, nbytes, PART):
-        part = min(PART, nbytes - at)
-        give(ctypes.addressof(memory), at, part)
-        write_from(descriptor, file_offset + at, part, ctypes.addressof(memory))
-
-
 def copy(source: int, destination: int, nbytes: int) -> None:
     ctypes.memmove(destination, source, nbytes)
-
-
-def write_from(descriptor: int, file_offset: int, nbytes: int, address: int) -> None:
-    done = 0
-    view = memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
-    while done < nbytes:
-        done += os.pwritev(descriptor, [view[done:]], file_offset + done)

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from penstock_comfyui import devices, host_memory, theirs
+from penstock_comfyui import devices, file_memory, host_memory, read_ahead, theirs
 
 lib = theirs.module("control")
 
@@ -24,11 +24,11 @@ def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int,
         return
     driver = devices.driver_of(device)
     if driver is not None:
-        host_memory.read_through(_descriptor(file_obj), file_offset, size,
+        read_ahead.read_and_take(_descriptor(file_obj), file_offset, size,
                                  lambda place, at, part: driver.copy_in(place, device_ptr + at, part, stream))
         return
     # Host memory has no streams: it is done when this returns.
-    host_memory.read_into(_descriptor(file_obj), file_offset, size, device_ptr)
+    read_ahead.read_to_memory(_descriptor(file_obj), file_offset, size, device_ptr)
 
 
 def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int,
@@ -38,17 +38,18 @@ def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int
         return
     driver = devices.driver_of(device)
     if driver is not None:
-        host_memory.write_through(_descriptor(file_obj), file_offset, size,
+        file_memory.write_through(_descriptor(file_obj), file_offset, size,
                                   lambda place, at, part: driver.copy_out(device_ptr + at, place, part, stream))
         return
-    host_memory.write_from(_descriptor(file_obj), file_offset, size, device_ptr)
+    file_memory.write_from(_descriptor(file_obj), file_offset, size, device_ptr)
 
 
 def write_host_to_file(file_obj: Any, file_offset: int, size: int, host_ptr: int) -> None:
-    host_memory.write_from(_descriptor(file_obj), file_offset, size, host_ptr)
+    file_memory.write_from(_descriptor(file_obj), file_offset, size, host_ptr)
 
 
 def cleanup_file_reader() -> None:
+    read_ahead.let_go()
     if theirs.works():
         theirs.call("host_buffer", "cleanup_file_reader")
 
