@@ -42,10 +42,52 @@ static __always_inline long system_call_of(struct task_struct* task) {
 #endif
 }
 
-/* Writers hold the inode's lock, also those that write direct; who drops caches does not. */
-static __always_inline bool is_being_written(struct inode* inode) {
-  if (!bpf_core_field_exists(inode->i_rwsem.count)) return false; /* PREEMPT_RT has another lock there. */
-  return inode->i_rwsem.count.counter != 0;
+static __always_inline __u64 third_argument_of(struct task_struct* task) {
+  void* const registers = (void*)bpf_task_pt_regs(task);
+#ifdef __TARGET_ARCH_x86
+  return ((struct pt_regs___x86*)registers)->dx;
+#else
+  return ((struct pt_regs___arm64*)registers)->regs[2];
+#endif
+}
+
+/* PREEMPT_RT has locks without these fields. */
+static __always_inline bool locks_tell_owners(struct inode* inode) {
+  return bpf_core_field_exists(inode->i_rwsem.count) && bpf_core_field_exists(inode->i_rwsem.owner);
+}
+
+/* Low bits of an owner are flags. A lock that is held by several readers names the one that came last. */
+enum { LOCK_OWNER_FLAGS = 7, LOCK_READER_SHIFT = 8 };
+
+/* Who writes direct holds its file's lock, shared where it only overwrites. So do others that read direct, and may
+ * have put their name over the writer's. */
+static __always_inline bool holds_lock_of_file(struct task_struct* task, struct inode* inode) {
+  return locks_tell_owners(inode) && inode->i_rwsem.count.counter != 0 &&
+         (inode->i_rwsem.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task;
+}
+
+/* Who drops caches holds the lock of the file system for reading. */
+static __always_inline bool holds_lock_of_file_system(struct task_struct* task, struct inode* inode) {
+  struct super_block* const system = inode->i_sb;
+  return locks_tell_owners(inode) && system->s_umount.count.counter >> LOCK_READER_SHIFT != 0 &&
+         (system->s_umount.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task;
+}
+
+static __always_inline bool is_locked(struct inode* inode) {
+  return locks_tell_owners(inode) && inode->i_rwsem.count.counter != 0;
+}
+
+enum { DIRECT_WRITE_UNIT = 512 };
+
+/* A write removes pages of a file either because it writes that file direct, or because it writes to drop_caches. */
+static __always_inline enum pst_cause cause_of_write(struct task_struct* task, struct inode* inode,
+                                                     bool has_length) {
+  if (holds_lock_of_file(task, inode)) return PST_CAUSE_DIRECT_WRITE;
+  if (holds_lock_of_file_system(task, inode)) return PST_CAUSE_DROP_CACHES;
+  /* Others have put their names over this task's. Direct writes are of whole blocks; a number for drop_caches isn't. */
+  if (!has_length) return is_locked(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
+  const __u64 length = third_argument_of(task);
+  return length % DIRECT_WRITE_UNIT == 0 ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
 }
 
 static __always_inline enum pst_cause cause_within_reclaim(__u32 reclaims) {
@@ -54,19 +96,20 @@ static __always_inline enum pst_cause cause_within_reclaim(__u32 reclaims) {
   return PST_CAUSE_OTHER_RECLAIM;
 }
 
-static __always_inline enum pst_cause cause_of_system_call(long number, struct inode* inode) {
-  switch (number) {
+static __always_inline enum pst_cause cause_of_system_call(struct task_struct* task, struct inode* inode) {
+  switch (system_call_of(task)) {
     case CALL_MADVISE:
     case CALL_PROCESS_MADVISE: return PST_CAUSE_OTHER_RECLAIM;
     case CALL_FADVISE: return PST_CAUSE_FADVISE;
     case CALL_FALLOCATE: return PST_CAUSE_TRUNCATE;
-    case CALL_IO_URING_ENTER: return is_being_written(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
+    case CALL_IO_URING_ENTER:
+      return holds_lock_of_file(task, inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
     case CALL_WRITE:
+    case CALL_PWRITE: return cause_of_write(task, inode, true);
     case CALL_WRITEV:
-    case CALL_PWRITE:
     case CALL_PWRITEV:
     case CALL_SENDFILE:
-    case CALL_SPLICE: return is_being_written(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
+    case CALL_SPLICE: return cause_of_write(task, inode, false);
     default: return PST_CAUSE_OTHER;
   }
 }
@@ -84,7 +127,7 @@ static __always_inline enum pst_cause cause_of_removal(struct task_struct* task,
   /* Truncation moves the end of the file first and takes the pages beyond it then, whoever asked for it. */
   if (page << (page_shift & 31) >= (__u64)inode->i_size) return PST_CAUSE_TRUNCATE;
   if (flags & TASK_IS_KERNEL_THREAD) return PST_CAUSE_OTHER;
-  return cause_of_system_call(system_call_of(task), inode);
+  return cause_of_system_call(task, inode);
 }
 
 static __always_inline bool is_reclaim(enum pst_cause cause) { return cause <= PST_CAUSE_OTHER_RECLAIM; }

@@ -32,17 +32,19 @@ enum { TASK_IS_KSWAPD = 0x20000, TASK_IS_KERNEL_THREAD = 0x200000 };
 enum pageflags { PG_head };
 enum cgroup_subsys_id { memory_cgrp_id };
 
-struct super_block {
-  __u32 s_dev;
-  unsigned long s_magic;
-} KERNEL_TYPE;
-
 typedef struct {
   long counter;
 } atomic_long_t;
 
 struct rw_semaphore {
   atomic_long_t count;
+  atomic_long_t owner;
+} KERNEL_TYPE;
+
+struct super_block {
+  __u32 s_dev;
+  unsigned long s_magic;
+  struct rw_semaphore s_umount;
 } KERNEL_TYPE;
 
 struct inode {
@@ -122,11 +124,13 @@ struct task_struct {
   struct css_set* cgroups;
 } KERNEL_TYPE;
 
-/* Both architectures' names for the number of the system call. */
+/* Both architectures' names for the number of the system call, and for its third argument. */
 struct pt_regs___x86 {
+  unsigned long dx;
   unsigned long orig_ax;
 } KERNEL_TYPE;
 struct pt_regs___arm64 {
+  __u64 regs[31];
   __s32 syscallno;
 } KERNEL_TYPE;
 

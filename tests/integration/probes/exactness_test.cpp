@@ -12,6 +12,7 @@
 
 #include "dataplane/base/units.hpp"
 #include "tests/integration/headroom/limited_cgroup.hpp"
+#include "tests/integration/probes/direct_reader.hpp"
 #include "tests/integration/probes/probed_file.hpp"
 #include "tests/support/random_file.hpp"
 
@@ -77,8 +78,10 @@ class Exactness : public testing::TestWithParam<const char*> {
   }
   static void TearDownTestSuite() { probes_.reset(); }
 
-  void expect_agreement(const char* after, RemovalCause cause) {
-    EXPECT_EQ(disagreement(*probes_, *file_, cause), "") << "after " << after << " on " << GetParam();
+  void expect_agreement(const char* after, RemovalCause cause,
+                        test::Removes removes = test::Removes::something) {
+    EXPECT_EQ(disagreement(*probes_, *file_, cause, removes), "")
+        << "after " << after << " on " << GetParam();
   }
 
   std::filesystem::path path_, origin_;
@@ -141,6 +144,38 @@ TEST_P(Exactness, CuttingTheFileIsToldApart) {
   }
 }
 
+// Overwrites share the file's lock with direct readers, which put their names over the writer's.
+TEST_P(Exactness, ADirectWriteIsToldApartAlsoWhileTheFileIsRead) {
+  const UniqueFd direct(::open(origin_.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+  if (!direct) GTEST_SKIP() << "requires direct writes on " << GetParam();
+  const test::AlignedBytes written(3 * eighth);
+  // btrfs writes through the page cache where that holds pages, and drops those that it is done with at the end.
+  const auto removes =
+      GetParam() == std::string_view("btrfs") ? test::Removes::what_it_can : test::Removes::something;
+  const auto overwrite = [&] {
+    return ::pwrite(direct.get(), written.data(), written.size(), static_cast<off_t>(eighth)) ==
+           static_cast<ssize_t>(written.size());
+  };
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    ASSERT_TRUE(overwrite());
+    expect_agreement("a direct write", RemovalCause::direct_write, removes);
+  }
+  test::DirectReader reader(origin_);
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    reader.pause();
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    ASSERT_TRUE(reader.resume());
+    ASSERT_TRUE(overwrite());
+    reader.pause();
+    // A page that a reader holds at that moment stays, and a read that meets the write may go through the page cache.
+    expect_agreement("a direct write among reads", RemovalCause::direct_write, test::Removes::what_it_can);
+    ASSERT_TRUE(reader.resume());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(FileSystems, Exactness, testing::Values("ext4", "xfs", "btrfs", "overlay"),
                          [](const auto& name) { return std::string(name.param); });
 
@@ -197,34 +232,70 @@ TEST_F(ExactnessOfTmpfs, WhatIsResidentEqualsMincoreAndNoTrafficIsClaimed) {
   }
 }
 
-TEST(ExactnessOfAll, DroppingAllCachesIsTheCause) {
-  if (std::getenv("PENSTOCK_OWN_MACHINE") == nullptr) {
-    GTEST_SKIP() << "requires PENSTOCK_OWN_MACHINE=1: it drops the page cache of the whole machine";
+class ExactnessOfAll : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("PENSTOCK_OWN_MACHINE") == nullptr) {
+      GTEST_SKIP() << "requires PENSTOCK_OWN_MACHINE=1: it drops the page cache of the whole machine";
+    }
+    std::string missing = test::tracing_lacks();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    probes_ = KernelProbes::open();
+    for (const char* name : {"ext4", "xfs", "btrfs", "overlay"}) {
+      Disk* const disk = disk_of(name, missing);
+      if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
+      origins_.push_back(disk->origin() / "dropped");
+      test::write_durably(origins_.back(), content());
+      paths_.push_back(disk->folder() / "dropped");
+      files_.push_back(std::make_unique<ProbedFile>(*probes_, paths_.back()));
+    }
   }
-  std::string missing = test::tracing_lacks();
-  if (!missing.empty()) GTEST_SKIP() << missing;
-  const auto probes = KernelProbes::open();
-  std::vector<std::filesystem::path> paths;
-  std::vector<std::unique_ptr<ProbedFile>> files;
-  for (const char* name : {"ext4", "xfs", "btrfs", "overlay"}) {
-    Disk* const disk = disk_of(name, missing);
-    if (disk == nullptr) GTEST_SKIP() << "requires " << missing;
-    test::write_durably(disk->origin() / "dropped", content());
-    paths.push_back(disk->folder() / "dropped");
-    files.push_back(std::make_unique<ProbedFile>(*probes, paths.back()));
+  void read_all_and_compare() {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      test::bring_into_page_cache(paths_[i]);
+      EXPECT_EQ(disagreement(*probes_, *files_[i], RemovalCause::other), "") << "after reading " << paths_[i];
+    }
   }
+  void compare_after_drop() {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      EXPECT_EQ(disagreement(*probes_, *files_[i], RemovalCause::drop_caches, test::Removes::what_it_can), "")
+          << "after dropping " << paths_[i];
+    }
+  }
+  static void drop() { std::ofstream("/proc/sys/vm/drop_caches") << "1"; }
+
+  std::unique_ptr<KernelProbes> probes_;
+  std::vector<std::filesystem::path> paths_, origins_;
+  std::vector<std::unique_ptr<ProbedFile>> files_;
+};
+
+TEST_F(ExactnessOfAll, DroppingAllCachesIsTheCause) {
   for (int round = 0; round < rounds() && !HasFailure(); ++round) {
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      test::bring_into_page_cache(paths[i]);
-      EXPECT_EQ(disagreement(*probes, *files[i], RemovalCause::other), "") << "after reading " << paths[i];
-    }
-    std::ofstream("/proc/sys/vm/drop_caches") << "1";
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      EXPECT_EQ(files[i]->mincore_pages(), 0u);
-      EXPECT_EQ(disagreement(*probes, *files[i], RemovalCause::drop_caches), "")
-          << "after dropping " << paths[i];
-    }
+    read_all_and_compare();
+    drop();
+    for (const auto& file : files_) EXPECT_EQ(file->mincore_pages(), 0u);
+    compare_after_drop();
   }
+}
+
+// Pages of which somebody holds a reference, or whose range btrfs has locked for a reader, stay.
+TEST_F(ExactnessOfAll, DroppingAllCachesIsTheCauseAlsoWhileTheFilesAreReadDirect) {
+  std::vector<std::unique_ptr<test::DirectReader>> readers;
+  for (const std::filesystem::path& origin : origins_)
+    readers.push_back(std::make_unique<test::DirectReader>(origin));
+  std::uint64_t taken = 0;
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    for (const auto& reader : readers) reader->pause();
+    read_all_and_compare();
+    for (const auto& reader : readers) ASSERT_TRUE(reader->resume());
+    drop();
+    for (const auto& reader : readers) reader->pause();
+    compare_after_drop();
+    for (const auto& reader : readers) ASSERT_TRUE(reader->resume());
+  }
+  constexpr auto dropped = static_cast<std::size_t>(RemovalCause::drop_caches);
+  for (const auto& file : files_) taken += file->sample().traffic->removed_bytes[dropped];
+  EXPECT_GT(taken, 0u);
 }
 
 }  // namespace

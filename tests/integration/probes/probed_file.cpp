@@ -164,7 +164,7 @@ Step ProbedFile::step(RemovalCause expected) {
   return step;
 }
 
-std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected) {
+std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected, Removes removes) {
   std::vector<ExtentSample> extents(probes.extents(file.id()));
   probes.sample_extents(file.id(), extents);
   std::uint64_t in_extents = 0;
@@ -182,7 +182,8 @@ std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause ex
                        step.resident_change);
   }
   if (!step.unexplained.empty()) return step.unexplained;
-  if (expected != RemovalCause::other && step.by_cause == 0 && !step.dropped) {
+  if (removes == Removes::something && expected != RemovalCause::other && step.by_cause == 0 &&
+      !step.dropped) {
     return fmt::format("nothing removed by {}, {} by others", removal_cause_name(expected), step.foreign);
   }
   return {};

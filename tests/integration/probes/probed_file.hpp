@@ -105,9 +105,12 @@ class ProbedFile {
   std::uint64_t last_pages_ = 0;
 };
 
+// What a cause other than `other` must have done. Nobody can promise that of a page which others use at that moment.
+enum class Removes { something, what_it_can };
+
 // Empty when the sums agree: pages by the probe equal those by mincore, in all, over the extents, and for this step,
-// and everything that left did so for the expected cause, if any is, or was taken by others who can have taken it. A
-// cause other than `other` is expected to have taken something.
-std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected);
+// and everything that left did so for the expected cause, if any is, or was taken by others who can have taken it.
+std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected,
+                         Removes removes = Removes::something);
 
 }  // namespace penstock::test
