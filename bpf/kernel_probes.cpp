@@ -303,12 +303,15 @@ MachineSample KernelProbes::sample_machine() {
   return sample;
 }
 
-void KernelProbes::reconcile() {
+void KernelProbes::look_for_unlinked() {
   for (const std::unique_ptr<TrackedFile>& file : files_) {
     if (!file) continue;
     const std::optional<KnownStatus> status = known_status(file->fd());
     if (status) file->unlinked = status->links == 0;
   }
+}
+
+void KernelProbes::reconcile() {
   if (slot_of_key_.empty()) return;
   const Result<std::vector<pst_resolved>> all = programs_->resolve(0);
   if (!all) return;

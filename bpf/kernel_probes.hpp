@@ -42,6 +42,7 @@ class KernelProbes final : public ProbeSet {
   MachineSample sample_machine() override;
   void reconcile() override;
   int hint_fd() const override;
+  void look_for_unlinked() override;
   void consume_hints(const std::function<void(const Hint&)>& take) override;
 
   // What an operator should hear once: what is not attached, and what that costs.

@@ -47,6 +47,8 @@ class CheckpointFile {
   int direct_fd() const { return direct_.get(); }  // -1 when direct().usable is false
   const FileIdentity& identity() const { return identity_; }
   const DirectLimits& direct() const { return direct_limits_; }
+  // Names that it had when it was given. 0: none (memfd), or its file system does not count them.
+  std::uint64_t links() const { return links_; }
   // What the page cache holds of it.
   const PageResidency& residency() const { return residency_; }
   // Compares the open descriptor with identity(): FailureKind::changed_while_read names what changed (R05).

@@ -81,6 +81,7 @@ Nanoseconds Governor::look(Nanoseconds now) {
   act(answer);
   tell(seen, answer, before);
   source_places_.look(now);
+  state_.drop_unlinked();
   const std::uint64_t left = seen.room_bytes - std::min(seen.room_bytes, answer.low_bytes);
   const Nanoseconds until_low(static_cast<std::int64_t>(static_cast<double>(left) * 1e9 /
                                                         static_cast<double>(options_.taken_a_second_most)));

@@ -91,6 +91,7 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
   if (now >= next_outdated_) {
     next_outdated_ = now + outdated_period;
     if (cgroups_->is_outdated()) open_cgroups();
+    probes_->look_for_unlinked();
     read_clients(clients);
   }
   if (now >= next_reconcile_) {

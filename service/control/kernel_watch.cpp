@@ -53,22 +53,36 @@ struct KernelWatch::Shared {
 
 namespace {
 
-// Brings what the sampler follows to what is wanted. `followed` keeps the files open until the sampler has let go.
+// What the sampler follows, and what it has let go of.
+struct Held {
+  std::map<std::string, Wanted> followed;
+  std::vector<Wanted> left;
+};
+
+// Brings what the sampler follows to what is wanted. The files are kept open until the sampler has let go, and then
+// until nobody else has them: whoever closes an unlinked file last waits until its blocks are freed.
 template <class SetHandling>
-void follow_wanted(KernelSampler& sampler, std::map<std::string, Wanted>& followed,
-                   const std::map<std::string, Wanted>& wanted, SetHandling set_handling) {
-  std::erase_if(followed, [&](const auto& entry) {
+void follow_wanted(KernelSampler& sampler, Held& held, const std::map<std::string, Wanted>& wanted,
+                   SetHandling set_handling) {
+  std::erase_if(held.followed, [&](const auto& entry) {
     const auto still = wanted.find(entry.first);
     if (still != wanted.end() && still->second.file == entry.second.file) return false;
     set_handling(entry.second.path);
     sampler.forget(entry.first);
+    held.left.push_back(entry.second);
+    return true;
+  });
+  std::erase_if(held.left, [&](Wanted& one) {
+    if (one.file.use_count() > 1) return false;
+    set_handling(one.path);
+    one.file.reset();
     return true;
   });
   for (const auto& [checkpoint, one] : wanted) {
-    if (followed.contains(checkpoint)) continue;
+    if (held.followed.contains(checkpoint)) continue;
     set_handling(one.path);
     sampler.follow(checkpoint, one.file->cached_fd());
-    followed[checkpoint] = one;
+    held.followed[checkpoint] = one;
   }
 }
 
@@ -103,7 +117,7 @@ KernelWatch::~KernelWatch() { stop(std::chrono::seconds(1)); }
 
 void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<KernelSampler> sampler) {
   ::pthread_setname_np(::pthread_self(), "penstock-probes");
-  std::map<std::string, Wanted> followed;
+  Held held;
   std::unique_lock lock(shared->mutex);
   while (!shared->stopping) {
     shared->look = false;
@@ -111,8 +125,7 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
     const std::map<std::uint32_t, Client> clients = shared->clients;
     lock.unlock();
     const Nanoseconds start = monotonic_now();
-    follow_wanted(*sampler, followed, wanted,
-                  [&](std::string what) { shared->set_handling(std::move(what)); });
+    follow_wanted(*sampler, held, wanted, [&](std::string what) { shared->set_handling(std::move(what)); });
     shared->set_handling("the checkpoints' page cache");
     std::map<std::uint32_t, ProcessRef> processes;
     for (const auto& [number, client] : clients) processes[number] = {client.pid, client.pidfd->get()};
@@ -130,7 +143,7 @@ void KernelWatch::run(const std::shared_ptr<Shared>& shared, std::unique_ptr<Ker
   std::map<std::string, Wanted> rest = std::exchange(shared->wanted, {});
   lock.unlock();
   sampler.reset();
-  followed.clear();
+  held = {};
   rest.clear();
   lock.lock();
   shared->ended = true;

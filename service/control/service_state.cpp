@@ -71,7 +71,10 @@ void ServiceState::drop_idle() {
   for (const auto& table : tables.surplus()) tables.close(table);
   std::vector<std::shared_ptr<Checkpoint>> dead = checkpoints.surplus();
   for (const auto& [id, fresh] : checkpoints.entries()) {
-    if (fresh->sessions == 0) continue;
+    if (fresh->sessions == 0) {
+      if (fresh->unlinked) dead.push_back(fresh);
+      continue;
+    }
     // The file was changed or replaced: nobody will ask for its old content again.
     for (const auto& old : checkpoints.outdated_by(fresh->identity())) {
       if (old->sessions == 0 && old->last_used < fresh->last_used) dead.push_back(old);
@@ -87,6 +90,20 @@ void ServiceState::drop_idle() {
     }
     if (!used) checkpoints.forget(checkpoint->id);
   }
+}
+
+void ServiceState::drop_unlinked() {
+  const std::shared_ptr<const KernelStats> seen = kernel_stats();
+  if (!seen || seen->at == unlinked_seen_at) return;
+  unlinked_seen_at = seen->at;
+  bool any = false;
+  for (const PageCacheFigures& figures : seen->checkpoints) {
+    const auto checkpoint = checkpoints.find(figures.checkpoint);
+    if (!checkpoint || !figures.sample) continue;
+    checkpoint->unlinked = figures.sample->unlinked && checkpoint->file->links() > 0;
+    any = any || (checkpoint->unlinked && checkpoint->sessions == 0);
+  }
+  if (any) drop_idle();
 }
 
 }  // namespace penstock

@@ -58,6 +58,7 @@ struct ServiceState {
   ReaderReport reader;
   std::string metrics_address;  // Where /metrics really is; empty when off.
   bool closing = false;
+  Nanoseconds unlinked_seen_at{};  // The last snapshot that drop_unlinked looked at.
 
   void decide(std::string_view kind, std::string subject, std::uint64_t bytes, std::string_view reason,
               std::vector<std::pair<std::string_view, std::uint64_t>> inputs);
@@ -75,6 +76,8 @@ struct ServiceState {
   ServiceStats stats() const;
   // Evicts nothing; closes tables and entries of checkpoints that nobody will ask for again.
   void drop_idle();
+  // The same for those whose files were unlinked, as the last snapshot of the kernel's side says.
+  void drop_unlinked();
 };
 
 }  // namespace penstock

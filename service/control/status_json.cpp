@@ -119,6 +119,7 @@ Json checkpoint_json(const ServiceState& service, const KernelStats* kernel, con
   }
   const PageCacheFigures* const page_cache = kernel != nullptr ? kernel->find(checkpoint.id) : nullptr;
   if (page_cache != nullptr) add_page_cache(json, *page_cache);
+  if (checkpoint.unlinked) json["unlinked"] = true;
   return json;
 }
 

@@ -59,6 +59,7 @@ class ScriptedProbes final : public ProbeSet {
   std::vector<CgroupSample> sample_cgroups() override { return cgroups; }
   MachineSample sample_machine() override { return machine; }
   void reconcile() override {}
+  void look_for_unlinked() override {}
   int hint_fd() const override { return hinted_.fd(); }
   void consume_hints(const std::function<void(const Hint&)>& take) override {
     hinted_.consume();

@@ -134,9 +134,19 @@ TEST_F(ProbeTracking, CountsThatAreRightAreNotCorrected) {
     probes_->reconcile();
   }
   EXPECT_EQ(probes_->sample_machine().corrections, 0u);
+}
+
+TEST_F(ProbeTracking, AFileIsUnlinkedOnceItsLastNameIsGone) {
+  const auto ext4 = disk("ext4");
+  if (!ext4) GTEST_SKIP() << "requires " << missing_;
+  const std::filesystem::path name = ext4->folder() / "checkpoint", other = ext4->folder() / "other";
+  ProbedFile file(*probes_, name);
+  std::filesystem::create_hard_link(name, other);
+  std::filesystem::remove(name);
+  probes_->look_for_unlinked();
   EXPECT_FALSE(file.sample().unlinked);
-  std::filesystem::remove(xfs->folder() / "checkpoint");
-  probes_->reconcile();
+  std::filesystem::remove(other);
+  probes_->look_for_unlinked();
   EXPECT_TRUE(file.sample().unlinked);
 }
 

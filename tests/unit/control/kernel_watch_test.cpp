@@ -37,6 +37,7 @@ class HangingProbes final : public ProbeSet {
   std::vector<CgroupSample> sample_cgroups() override { return below_.sample_cgroups(); }
   MachineSample sample_machine() override { return below_.sample_machine(); }
   void reconcile() override { below_.reconcile(); }
+  void look_for_unlinked() override { below_.look_for_unlinked(); }
   int hint_fd() const override { return below_.hint_fd(); }
   void consume_hints(const std::function<void(const Hint&)>& take) override { below_.consume_hints(take); }
 
