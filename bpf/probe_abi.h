@@ -7,11 +7,9 @@
 #include <stdint.h>
 typedef uint64_t pst_u64;
 typedef uint32_t pst_u32;
-typedef int32_t pst_s32;
 #else
 typedef __u64 pst_u64;
 typedef __u32 pst_u32;
-typedef __s32 pst_s32;
 #endif
 
 enum {
@@ -65,8 +63,10 @@ struct pst_file {
 };
 
 struct pst_extent {
-  pst_s32 change;    /* Added less removed since the file is tracked. */
+  pst_u64 added;
+  pst_u64 removed;
   pst_u32 reclaimed; /* Taken by reclaim and not yet back. */
+  pst_u32 unused;
 };
 
 struct pst_episodes {

@@ -76,12 +76,19 @@ struct FileSample {
   std::optional<std::uint64_t> resident_bytes;  // Whole folios: they may reach beyond the file's end.
   std::optional<FileTraffic> traffic;
   std::optional<FaultTraffic> faults;
-  bool unlinked = false;  // Nobody can open it any more, but what we hold keeps its space: stop tracking it.
+  bool unlinked = false;  // It has no name. If it had one, what we hold keeps its space: stop tracking it.
+};
+
+// Since the file is tracked.
+struct ExtentTraffic {
+  std::uint64_t added_bytes = 0;
+  std::uint64_t removed_bytes = 0;  // For whatever cause.
 };
 
 struct ExtentSample {
-  std::optional<std::uint64_t> resident_bytes;
-  std::uint64_t reclaimed_bytes = 0;  // Taken by reclaim and not yet back. Traced files only.
+  std::optional<std::uint64_t> resident_bytes = {};
+  std::optional<ExtentTraffic> traffic = {};  // Traced files only,
+  std::uint64_t reclaimed_bytes = 0;          // and so is this: taken by reclaim and not yet back.
 };
 
 struct ReclaimSample {

@@ -27,6 +27,22 @@ pst_file load_all(const pst_file& file) {
   return values;
 }
 
+struct ExtentCounters {
+  std::uint64_t added = 0, removed = 0;
+  std::uint64_t change() const { return added - removed; }
+};
+
+// Of one moment, or the last of several tries.
+ExtentCounters load_extent(const pst_extent& extent) {
+  ExtentCounters values{load(extent.added), load(extent.removed)};
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    const std::uint64_t added = load(extent.added);
+    if (added == values.added) break;
+    values = {added, load(extent.removed)};
+  }
+  return values;
+}
+
 bool same_pages(const pst_file& a, const pst_file& b) {
   return a.added == b.added && std::equal(std::begin(a.removed), std::end(a.removed), std::begin(b.removed));
 }
@@ -34,7 +50,7 @@ bool same_pages(const pst_file& a, const pst_file& b) {
 }  // namespace
 
 static_assert(removal_causes == PST_CAUSES && reclaim_kinds == PST_RECLAIMS);
-static_assert(sizeof(pst_file) == 128 && sizeof(pst_extent) == 8);
+static_assert(sizeof(pst_file) == 128 && sizeof(pst_extent) == 24);
 
 std::uint64_t FileCounters::removed() const {
   std::uint64_t sum = 0;
@@ -77,11 +93,9 @@ bool TrackedFile::begin(std::uint64_t kernel_pages) {
   first_pages_ = static_cast<std::int64_t>(kernel_pages) - before.change();
   for (std::size_t i = 0; i < run_.count; ++i) {
     const std::optional<std::uint64_t> resident = query_.resident_bytes(i * extent_bytes(), extent_bytes());
-    const std::int32_t change = __atomic_load_n(&shared_.extents[run_.first + i].change, __ATOMIC_ACQUIRE);
+    const std::uint64_t change = load_extent(shared_.extents[run_.first + i]).change();
     first_extent_pages_[i].reset();
-    if (resident)
-      first_extent_pages_[i] =
-          static_cast<std::uint32_t>(*resident / page_bytes()) - static_cast<std::uint32_t>(change);
+    if (resident) first_extent_pages_[i] = *resident / page_bytes() - change;
   }
   const FileCounters after = read_counters(counters());
   return before.steady && after.steady && same_pages(before.values, after.values);
@@ -134,10 +148,12 @@ ExtentSample TrackedFile::extent(std::size_t index) const {
   const pst_extent& shared = shared_.extents[run_.first + index];
   ExtentSample sample;
   sample.reclaimed_bytes = __atomic_load_n(&shared.reclaimed, __ATOMIC_ACQUIRE) * page_bytes();
-  if (const std::optional<std::uint32_t> first = first_extent_pages_[index]; first) {
-    const auto pages = static_cast<std::int32_t>(
-        *first + static_cast<std::uint32_t>(__atomic_load_n(&shared.change, __ATOMIC_ACQUIRE)));
-    sample.resident_bytes = static_cast<std::uint64_t>(std::max(pages, 0)) * page_bytes();
+  const ExtentCounters counters = load_extent(shared);
+  sample.traffic = {.added_bytes = counters.added * page_bytes(),
+                    .removed_bytes = counters.removed * page_bytes()};
+  if (const std::optional<std::uint64_t> first = first_extent_pages_[index]; first) {
+    const auto pages = static_cast<std::int64_t>(*first + counters.change());
+    sample.resident_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(pages, 0)) * page_bytes();
   }
   return sample;
 }

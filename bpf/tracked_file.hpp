@@ -77,7 +77,7 @@ class TrackedFile {
   pst_resolved seen_{};
   Mapping mapping_;  // Never touched: only so that the kernel can be asked what lies behind it.
   std::int64_t first_pages_ = 0;
-  std::vector<std::optional<std::uint32_t>> first_extent_pages_;
+  std::vector<std::optional<std::uint64_t>> first_extent_pages_;  // Less what was counted before, mod 2^64.
   std::optional<std::int64_t> suspected_;  // The difference that the last reconcile() found.
 };
 

@@ -85,7 +85,7 @@ int BPF_PROG(page_cache_add, struct folio* folio) {
   COUNT(file->added, pages);
   struct pst_extent* const extent = extent_at(key, folio->index);
   if (!extent) return 0;
-  COUNT(extent->change, (__s32)pages);
+  COUNT(extent->added, pages);
   const __u64 back = take_back(extent, pages);
   if (back) COUNT(file->refaulted, back);
   return 0;
@@ -106,7 +106,7 @@ int BPF_PROG(page_cache_delete, struct folio* folio) {
   const enum pst_cause cause = cause_of_removal(task, space->host, page);
   COUNT(file->removed[cause], pages);
   struct pst_extent* const extent = extent_at(key, page);
-  if (extent) COUNT(extent->change, -(__s32)pages);
+  if (extent) COUNT(extent->removed, pages);
   if (!is_reclaim(cause)) return 0;
   if (extent) COUNT(extent->reclaimed, (__u32)pages);
   const __u64 now = bpf_jiffies64();

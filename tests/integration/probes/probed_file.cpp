@@ -168,13 +168,25 @@ std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause ex
   std::vector<ExtentSample> extents(probes.extents(file.id()));
   probes.sample_extents(file.id(), extents);
   std::uint64_t in_extents = 0;
-  for (const ExtentSample& extent : extents) in_extents += extent.resident_bytes.value_or(0);
-  const std::uint64_t resident = file.sample().resident_bytes.value_or(UINT64_MAX);
+  ExtentTraffic of_extents;
+  for (const ExtentSample& extent : extents) {
+    in_extents += extent.resident_bytes.value_or(0);
+    of_extents.added_bytes += extent.traffic.value_or(ExtentTraffic{}).added_bytes;
+    of_extents.removed_bytes += extent.traffic.value_or(ExtentTraffic{}).removed_bytes;
+  }
+  const FileSample sample = file.sample();
+  const std::uint64_t resident = sample.resident_bytes.value_or(UINT64_MAX);
+  const FileTraffic traffic = sample.traffic.value_or(FileTraffic{});
   const Step step = file.step(expected);
   const std::uint64_t truth = file.mincore_pages() * probed_page_bytes;
   if (resident != truth || in_extents != truth) {
     return fmt::format("resident {} by the probe, {} over its extents, {} by mincore", resident, in_extents,
                        truth);
+  }
+  if (of_extents.added_bytes != traffic.added_bytes ||
+      of_extents.removed_bytes != traffic.removed_bytes_in_all()) {
+    return fmt::format("added {} and removed {}, over the extents {} and {}", traffic.added_bytes,
+                       traffic.removed_bytes_in_all(), of_extents.added_bytes, of_extents.removed_bytes);
   }
   if (step.added - step.removed != step.resident_change || step.by_cause + step.foreign != step.removed) {
     return fmt::format("added {} removed {} ({} by {}, {} by others), by mincore {}", step.added,

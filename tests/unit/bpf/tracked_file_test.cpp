@@ -22,16 +22,16 @@ class CountedFile : public testing::Test {
     const ResidencyQuery query = ResidencyQuery::choose(fd.get(), {.owns_files = true});
     file_ = std::make_unique<TrackedFile>(std::move(fd), query, bytes);
     files_[3].added = 99;  // Of the one that had the place before.
-    extents_[5] = {7, 8};
+    extents_[5] = {7, 7, 8, 0};
     file_->count_at({files_.data(), extents_.data()}, 3, {4, 3, 12}, {}, {});
   }
   void add(std::size_t extent, std::int32_t pages) {
     files_[3].added += static_cast<std::uint64_t>(pages);
-    extents_[4 + extent].change += pages;
+    extents_[4 + extent].added += static_cast<std::uint64_t>(pages);
   }
   void remove(RemovalCause cause, std::size_t extent, std::int32_t pages) {
     files_[3].removed[static_cast<std::size_t>(cause)] += static_cast<std::uint64_t>(pages);
-    extents_[4 + extent].change -= pages;
+    extents_[4 + extent].removed += static_cast<std::uint64_t>(pages);
   }
   std::uint64_t resident_pages() const {
     return file_->sample(ProbeLevel::traced).resident_bytes.value_or(UINT64_MAX) / page;
@@ -65,6 +65,9 @@ TEST_F(CountedFile, CountsUpAndDownInAllAndInEachExtent) {
   EXPECT_EQ(file_->extent(0).reclaimed_bytes, 500 * page);
   EXPECT_EQ(file_->extent(1).resident_bytes, 0u);
   EXPECT_EQ(file_->extent(2).resident_bytes, 15 * page);
+  EXPECT_EQ(file_->extent(0).traffic->added_bytes, 512 * page);
+  EXPECT_EQ(file_->extent(0).traffic->removed_bytes, 500 * page);
+  EXPECT_EQ(file_->extent(1).traffic->added_bytes, 0u);
   const FileTraffic traffic = *file_->sample(ProbeLevel::traced).traffic;
   EXPECT_EQ(traffic.added_bytes, 528 * page);
   EXPECT_EQ(traffic.removed_bytes[static_cast<std::size_t>(RemovalCause::memcg_limit)], 500 * page);
