@@ -106,6 +106,7 @@ KernelProbes::KernelProbes(const KernelFacts& facts, const ProbeOptions& options
       free_slots_(PST_FILES_MAX) {
   std::iota(free_slots_.begin(), free_slots_.end(), 0u);
   level_ = best_level();
+  if (level_ >= ProbeLevel::traced) untold_ = untold_causes();
   warn_of_losses();
 }
 
@@ -118,6 +119,16 @@ ProbeLevel KernelProbes::best_level() const {
   // This program's own file stands for any on a disk.
   const UniqueFd self(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   return self ? ResidencyQuery::choose(self.get(), facts_).level() : ProbeLevel::none;
+}
+
+// Without its mark a reclaim is one of the other kind.
+std::bitset<removal_causes> KernelProbes::untold_causes() const {
+  std::bitset<removal_causes> untold;
+  const auto set = [&](RemovalCause cause) { untold.set(static_cast<std::size_t>(cause)); };
+  if (!programs_->attached(Probe::direct_reclaim)) set(RemovalCause::direct_reclaim);
+  if (!programs_->attached(Probe::memcg_reclaim)) set(RemovalCause::memcg_limit);
+  if (untold.any()) set(RemovalCause::other_reclaim);
+  return untold;
 }
 
 void KernelProbes::warn_of_losses() {
@@ -136,6 +147,15 @@ void KernelProbes::warn_of_losses() {
     const ProbeReport& report = reports_[i];
     if (report.attached || !wanted(static_cast<Probe>(i))) continue;
     warnings_.add(fmt::format("probe {} is not attached: {}", report.name, report.why));
+  }
+  if (untold_.any()) {
+    std::string causes;
+    for (std::size_t cause = 0; cause < removal_causes; ++cause) {
+      if (!untold_[cause]) continue;
+      causes += fmt::format("{}{}", causes.empty() ? "" : ", ",
+                            removal_cause_name(static_cast<RemovalCause>(cause)));
+    }
+    warnings_.add(fmt::format("pages that reclaim takes are not told apart by these causes: {}", causes));
   }
   const ProbeLevel best = times_faults_ ? ProbeLevel::traced_and_faults : ProbeLevel::traced;
   if (level_ < best) warnings_.add(loss);
@@ -257,7 +277,11 @@ const TrackedFile& KernelProbes::at(TrackedFileId id) const {
   return *files_[slot];
 }
 
-FileSample KernelProbes::sample(TrackedFileId file) { return at(file).sample(level_); }
+FileSample KernelProbes::sample(TrackedFileId file) {
+  FileSample sample = at(file).sample(level_);
+  if (sample.traffic) sample.traffic->untold = untold_;
+  return sample;
+}
 
 std::size_t KernelProbes::sample_extents(TrackedFileId file, std::span<ExtentSample> extents) {
   const TrackedFile& tracked = at(file);

@@ -3,6 +3,7 @@
 // can't follow is asked about, and its Tracking says why.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,8 +42,8 @@ class KernelProbes final : public ProbeSet {
   std::vector<CgroupSample> sample_cgroups() override;
   MachineSample sample_machine() override;
   void reconcile() override;
-  int hint_fd() const override;
   void look_for_unlinked() override;
+  int hint_fd() const override;
   void consume_hints(const std::function<void(const Hint&)>& take) override;
 
   // What an operator should hear once: what is not attached, and what that costs.
@@ -52,6 +53,7 @@ class KernelProbes final : public ProbeSet {
   KernelProbes(const KernelFacts& facts, const ProbeOptions& options, std::unique_ptr<Programs> programs,
                std::vector<ProbeReport> reports);
   ProbeLevel best_level() const;
+  std::bitset<removal_causes> untold_causes() const;
   void warn_of_losses();
   // Nothing when the file can't be traced, with the reason in `why`.
   std::optional<pst_resolved> find(int fd, Mapping& mapping, std::string& why);
@@ -67,6 +69,7 @@ class KernelProbes final : public ProbeSet {
   std::vector<ProbeReport> reports_;
   Warnings warnings_;
   ProbeLevel level_ = ProbeLevel::none;
+  std::bitset<removal_causes> untold_;  // FileTraffic::untold of all files.
   ExtentTable extent_table_;
   std::vector<std::unique_ptr<TrackedFile>>
       files_;  // By TrackedFileId; null where none is. A slot of the shared array each.

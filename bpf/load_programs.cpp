@@ -47,7 +47,8 @@ class Search {
   void choose_next(std::size_t probe) {
     const ProbePlan& plan = probe_plans()[probe];
     chosen_[probe] = nullptr;
-    if (plan.probe == Probe::major_faults && !options_.time_faults) {
+    const bool left_out = (options_.left_out >> probe & 1) != 0;
+    if (left_out || (plan.probe == Probe::major_faults && !options_.time_faults)) {
       reports_[probe].why = "turned off";
       return;
     }

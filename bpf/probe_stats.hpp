@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -58,7 +59,14 @@ struct FileTraffic {
   std::uint64_t added_bytes = 0;
   std::array<std::uint64_t, removal_causes> removed_bytes{};
   std::uint64_t refaulted_bytes = 0;  // Of the added ones: back after a reclaim. At most what reclaim took.
+  // Causes that can't be told apart, as a probe is missing that tells them. Their bytes count in the sum alone.
+  std::bitset<removal_causes> untold = {};
 
+  // Nothing when that can't be told.
+  std::optional<std::uint64_t> removed_by(RemovalCause cause) const {
+    const auto index = static_cast<std::size_t>(cause);
+    return untold[index] ? std::nullopt : std::optional(removed_bytes[index]);
+  }
   std::uint64_t removed_bytes_in_all() const {
     std::uint64_t sum = 0;
     for (const std::uint64_t bytes : removed_bytes) sum += bytes;

@@ -24,7 +24,8 @@ namespace penstock {
 struct ProgramOptions {
   Nanoseconds long_reclaim = std::chrono::milliseconds(50);  // A reclaim of at least this is a hint.
   std::uint32_t hint_ring_bytes = PST_HINT_RING_BYTES;       // A power of two, of whole pages.
-  bool time_faults = false;  // Counts and times major faults of tracked files, half a microsecond each.
+  bool time_faults = false;    // Counts and times major faults of tracked files, half a microsecond each.
+  std::uint32_t left_out = 0;  // Bit i: the probe i is not attached, as on a kernel that refuses it.
 };
 
 // The probes, in the order of their reports.

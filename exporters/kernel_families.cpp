@@ -43,9 +43,10 @@ void add_checkpoint(FamilySet& set, std::string_view id, const FileSample& sampl
     set.add(Family::page_cache_added, {{"checkpoint", id}}, sample.traffic->added_bytes);
     set.add(Family::page_cache_refaulted, {{"checkpoint", id}}, sample.traffic->refaulted_bytes);
     for (std::size_t cause = 0; cause < removal_causes; ++cause) {
-      set.add(Family::page_cache_removed,
-              {{"checkpoint", id}, {"cause", removal_cause_name(static_cast<RemovalCause>(cause))}},
-              sample.traffic->removed_bytes[cause]);
+      const auto which = static_cast<RemovalCause>(cause);
+      const std::optional<std::uint64_t> bytes = sample.traffic->removed_by(which);
+      if (!bytes) continue;
+      set.add(Family::page_cache_removed, {{"checkpoint", id}, {"cause", removal_cause_name(which)}}, *bytes);
     }
   }
   if (sample.faults) {

@@ -120,6 +120,8 @@ static __always_inline enum pst_cause cause_of_removal(struct task_struct* task,
   if (flags & TASK_IS_KSWAPD) return PST_CAUSE_KSWAPD;
   const struct task_state* const state = bpf_task_storage_get(&tasks, task, 0, 0);
   if (state && state->reclaims) return cause_within_reclaim(state->reclaims);
+  /* In a reclaim that no attached probe marks: of that kind, or asked for by a call whose number would tell less. */
+  if (flags & TASK_RECLAIMS) return PST_CAUSE_OTHER_RECLAIM;
   /* DAMON reclaims on a thread of its own, outside all of the above. */
   if ((flags & TASK_IS_KERNEL_THREAD) && task->comm[0] == 'k' && task->comm[1] == 'd' &&
       task->comm[2] == 'a' && task->comm[3] == 'm')

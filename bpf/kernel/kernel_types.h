@@ -25,7 +25,7 @@ enum {
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
-enum { TASK_IS_KSWAPD = 0x20000, TASK_IS_KERNEL_THREAD = 0x200000 };
+enum { TASK_RECLAIMS = 0x800, TASK_IS_KSWAPD = 0x20000, TASK_IS_KERNEL_THREAD = 0x200000 };
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 

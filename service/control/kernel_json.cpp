@@ -88,8 +88,10 @@ void add_page_cache(Json& checkpoint, const PageCacheFigures& figures) {
     json["added_bytes"] = traffic.added_bytes;
     json["refaulted_bytes"] = traffic.refaulted_bytes;
     Json removed = Json::object();
-    for (std::size_t cause = 0; cause < removal_causes; ++cause)
-      removed[removal_cause_name(static_cast<RemovalCause>(cause))] = traffic.removed_bytes[cause];
+    for (std::size_t cause = 0; cause < removal_causes; ++cause) {
+      const auto which = static_cast<RemovalCause>(cause);
+      put(removed, removal_cause_name(which), traffic.removed_by(which));
+    }
     json["removed_bytes"] = std::move(removed);
   }
   if (figures.sample && figures.sample->faults) {

@@ -74,6 +74,28 @@ TEST_F(ReclaimProbes, ALimitsReclaimIsBookedToTheCgroupThatHadToDoIt) {
   EXPECT_GE(in_buckets, memcg.episodes);
 }
 
+TEST_F(ReclaimProbes, WithoutItsProbeACauseIsAbsentAndNoOtherTakesItsPages) {
+  constexpr std::uint32_t without = 1u << static_cast<unsigned>(Probe::memcg_reclaim);
+  const auto probes = KernelProbes::open({.use_bpf = true, .programs = {.left_out = without}});
+  EXPECT_EQ(probes->level(), ProbeLevel::traced);
+  EXPECT_EQ(
+      probes->warnings(),
+      (std::vector<std::string>{"probe memcg_reclaim is not attached: turned off",
+                                "pages that reclaim takes are not told apart by these causes: memcg_limit, "
+                                "other_reclaim"}));
+  ProbedFile file(*probes, path_);
+  read_under_the_limit();
+  const FileTraffic traffic = *file.sample().traffic;
+  EXPECT_EQ(traffic.removed_by(RemovalCause::memcg_limit), std::nullopt);
+  EXPECT_EQ(traffic.removed_by(RemovalCause::other_reclaim), std::nullopt);
+  EXPECT_TRUE(traffic.removed_by(RemovalCause::kswapd));
+  EXPECT_TRUE(traffic.removed_by(RemovalCause::direct_reclaim));
+  EXPECT_GE(traffic.removed_bytes_in_all(), 2 * file_bytes - 12 * mib - 1 * mib);
+  for (const RemovalCause cause :
+       {RemovalCause::fadvise, RemovalCause::direct_write, RemovalCause::truncate, RemovalCause::other})
+    EXPECT_EQ(traffic.removed_by(cause), 0u) << removal_cause_name(cause);
+}
+
 TEST_F(ReclaimProbes, ARemovedCgroupsSumsStay) {
   const auto probes = KernelProbes::open();
   const std::uint64_t id = cgroup_->id();

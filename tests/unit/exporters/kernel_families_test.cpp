@@ -73,6 +73,24 @@ TEST(KernelFamilies, ShowWhatComesAndGoesByCause) {
   EXPECT_EQ(page.value("penstock_major_fault_latency_seconds_bucket{le=\"8e-06\"}"), 4);
 }
 
+TEST(KernelFamilies, LeaveOutCausesThatCantBeToldApart) {
+  KernelStats stats;
+  FileTraffic traffic{.added_bytes = 7, .removed_bytes = {}, .refaulted_bytes = 3};
+  traffic.untold.set(static_cast<std::size_t>(RemovalCause::memcg_limit));
+  stats.checkpoints = {
+      {.checkpoint = "0123456789ab",
+       .sample =
+           FileSample{.level = ProbeLevel::traced, .resident_bytes = 5, .traffic = traffic, .faults = {}},
+       .why = ""}};
+  const StrictPage page = page_of(&stats);
+  const auto removed = [&](const char* cause) {
+    return page.value("penstock_page_cache_removed_bytes_total{checkpoint=\"0123456789ab\",cause=\"" +
+                      std::string(cause) + "\"}");
+  };
+  EXPECT_EQ(removed("memcg_limit"), std::nullopt);
+  EXPECT_EQ(removed("kswapd"), 0);
+}
+
 TEST(KernelFamilies, AreBoundedByTheCheckpointsThatAreShown) {
   KernelStats stats;
   for (int index = 0; index < 300; ++index) {
