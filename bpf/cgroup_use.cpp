@@ -33,13 +33,14 @@ CgroupUse use_of_stat(std::string_view stat, CgroupVersion version) {
   use.anonymous = stat_value(stat, "anon");
   use.shared_memory = stat_value(stat, "shmem");
   use.page_cache = less(stat_value(stat, "file"), use.shared_memory);
-  use.compressed = stat_value(stat, "zswapped");
-  use.compressed_to = stat_value(stat, "zswap");
+  use.zswapped = stat_value(stat, "zswapped");
+  use.zswapped_to = stat_value(stat, "zswap");
   return use;
 }
 
-CgroupUseFiles::CgroupUseFiles(CgroupVersion version)
+CgroupUseFiles::CgroupUseFiles(CgroupVersion version, int root)
     : version_(version),
+      root_(root),
       stat_("memory.stat"),
       swap_("memory.swap.current"),
       events_("memory.events"),
@@ -51,7 +52,23 @@ CgroupUse CgroupUseFiles::read_use(int directory) {
   if (!stat) return {};
   CgroupUse use = use_of_stat(*stat, version_);
   if (version_ == CgroupVersion::v2) use.swapped = read_number(swap_, directory);
+  part(use);
   return use;
+}
+
+void CgroupUseFiles::part(CgroupUse& use) const {
+  if (!use.swapped) return;
+  std::optional<SwapSpace> space;
+  std::optional<std::uint64_t> zswapped = use.zswapped;
+  // Nothing to look up while nothing is swapped: the usual case.
+  if (*use.swapped != 0 && root_ >= 0) {
+    space = read_swap_space(root_);
+    // How much of the machine's is this cgroup's is not known, unless that is nothing.
+    if (!zswapped && read_zswapped(root_) == 0u) zswapped = 0;
+  }
+  const SwappedParts parts = part_swapped(*use.swapped, space, zswapped);
+  use.compressed = parts.compressed;
+  use.on_disk = parts.on_disk;
 }
 
 CgroupEvents CgroupUseFiles::read_events(int directory) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "bpf/cgroup_files.hpp"
+#include "bpf/swap_space.hpp"
 #include "bpf/text_file.hpp"
 
 namespace penstock {
@@ -16,9 +17,11 @@ struct CgroupUse {
   std::optional<std::uint64_t> anonymous;
   std::optional<std::uint64_t> page_cache;     // Without shared memory: what reclaim can drop.
   std::optional<std::uint64_t> shared_memory;  // tmpfs and memfd: reclaim needs swap for it.
-  std::optional<std::uint64_t> swapped;        // To a device, be it a disk or zram.
-  std::optional<std::uint64_t> compressed;     // Of the anonymous ones, in zswap. v2 only.
-  std::optional<std::uint64_t> compressed_to;  // Bytes of memory that those take.
+  std::optional<std::uint64_t> swapped;        // To a device, be it a disk or zram, or held by zswap.
+  std::optional<std::uint64_t> compressed;     // Of those: still in memory, compressed.
+  std::optional<std::uint64_t> on_disk;        // Of those: on a disk.
+  std::optional<std::uint64_t> zswapped;       // Of those: held by zswap. v2 only,
+  std::optional<std::uint64_t> zswapped_to;    // and the bytes of memory that they take.
 };
 
 // Of one directory's files; a limit further up has its hits there (CgroupFiles::read_hits).
@@ -31,7 +34,9 @@ struct CgroupEvents {
 // Reads the files of one cgroup; those that are not there are absent in the answer.
 class CgroupUseFiles {
  public:
-  explicit CgroupUseFiles(CgroupVersion version);
+  // `root` is "/" or a literal tree, and stays open: the machine's swap says where swapped pages are. Without it that is
+  // known of none but a cgroup that has nothing swapped.
+  explicit CgroupUseFiles(CgroupVersion version, int root = -1);
 
   // `directory` is the same at each call: CgroupFiles::directory().
   CgroupUse read_use(int directory);
@@ -40,7 +45,10 @@ class CgroupUseFiles {
  private:
   std::optional<std::uint64_t> read_number(TextFile& file, int directory);
 
+  void part(CgroupUse& use) const;
+
   CgroupVersion version_;
+  int root_;
   TextFile stat_, swap_, events_, fail_count_, kills_;
 };
 

@@ -31,17 +31,6 @@ std::optional<std::uint64_t> bytes_of(std::string_view text, std::string_view na
   return std::nullopt;
 }
 
-// Of zswap as a whole. Older kernels don't say; a module that is not there, or off and empty, holds nothing.
-std::optional<std::uint64_t> read_zswapped(int root) {
-  const Result<std::string> meminfo = read_text(root, "proc/meminfo");
-  const auto told = meminfo ? bytes_of(*meminfo, "Zswapped") : std::nullopt;
-  if (told) return told;
-  const Result<std::string> enabled = read_text(root, "sys/module/zswap/parameters/enabled");
-  if (!enabled)
-    return enabled.error().code == Errc::not_found ? std::optional<std::uint64_t>(0) : std::nullopt;
-  return enabled->starts_with('N') ? std::optional<std::uint64_t>(0) : std::nullopt;
-}
-
 }  // namespace
 
 ProcessMemory memory_of_rollup(std::string_view text) {
@@ -65,14 +54,11 @@ ProcessMemory memory_of_status(std::string_view text) {
 void part_swapped(ProcessMemory& memory, const std::optional<SwapSpace>& space,
                   std::optional<std::uint64_t> zswapped) {
   if (!memory.swapped) return;
-  const bool nothing = *memory.swapped == 0;
-  if (nothing || (space && space->zram_bytes > 0 && space->disk_bytes == 0)) {
-    memory.compressed = memory.swapped;
-    memory.on_disk = 0;
-  } else if (space && space->zram_bytes == 0 && space->disk_bytes > 0 && zswapped == 0u) {
-    memory.compressed = 0;
-    memory.on_disk = memory.swapped;
-  }
+  // How much of it is this process's is not known, unless that is nothing.
+  if (zswapped != 0u) zswapped.reset();
+  const SwappedParts parts = part_swapped(*memory.swapped, space, zswapped);
+  memory.compressed = parts.compressed;
+  memory.on_disk = parts.on_disk;
 }
 
 Result<ProcessMemory> read_process_memory(int root, const ProcessRef& process) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "bpf/cgroup_text.hpp"
 #include "bpf/text_file.hpp"
 
 namespace penstock {
@@ -75,6 +76,27 @@ std::optional<SwapSpace> read_swap_space(int root) {
     if (memory) space.zram_memory_bytes = space.zram_memory_bytes.value_or(0) + *memory;
   }
   return space;
+}
+
+// Older kernels don't say; a module that is not there, or off and empty, holds nothing.
+std::optional<std::uint64_t> read_zswapped(int root) {
+  const Result<std::string> meminfo = read_text(root, "proc/meminfo");
+  const auto told = meminfo ? meminfo_bytes(*meminfo, "Zswapped") : std::nullopt;
+  if (told) return told;
+  const Result<std::string> enabled = read_text(root, "sys/module/zswap/parameters/enabled");
+  if (!enabled)
+    return enabled.error().code == Errc::not_found ? std::optional<std::uint64_t>(0) : std::nullopt;
+  return enabled->starts_with('N') ? std::optional<std::uint64_t>(0) : std::nullopt;
+}
+
+SwappedParts part_swapped(std::uint64_t swapped, const std::optional<SwapSpace>& space,
+                          std::optional<std::uint64_t> zswapped) {
+  if (swapped == 0) return {.compressed = 0, .on_disk = 0};
+  if (!space) return {};
+  if (space->zram_bytes > 0 && space->disk_bytes == 0) return {.compressed = swapped, .on_disk = 0};
+  if (space->zram_bytes > 0 || space->disk_bytes == 0 || !zswapped) return {};
+  const std::uint64_t held = std::min(swapped, *zswapped);
+  return {.compressed = held, .on_disk = swapped - held};
 }
 
 }  // namespace penstock

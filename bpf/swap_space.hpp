@@ -31,5 +31,17 @@ struct SwapSpace {
 
 // Below "/" or a literal tree. Nothing when /proc/swaps can't be read.
 std::optional<SwapSpace> read_swap_space(int root);
+// Of zswap as a whole; nothing where the kernel does not say.
+std::optional<std::uint64_t> read_zswapped(int root);
+
+struct SwappedParts {
+  std::optional<std::uint64_t> compressed;  // In memory: on zram, or held by zswap.
+  std::optional<std::uint64_t> on_disk;
+};
+
+// Pure: where `swapped` bytes are, if zswap holds `zswapped` of them. Known while nothing is swapped, and where there is
+// one kind of device: nobody says how much of a process or of a cgroup is on which.
+SwappedParts part_swapped(std::uint64_t swapped, const std::optional<SwapSpace>& space,
+                          std::optional<std::uint64_t> zswapped);
 
 }  // namespace penstock

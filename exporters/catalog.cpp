@@ -134,7 +134,9 @@ constexpr std::array<FamilyEntry, families> entries = {{
     {Family::cgroup_limit_hits, "cgroup_limit_hits_total", Counter,
      "How often that limit made the cgroup's tasks reclaim: max, high."},
     {Family::cgroup_used, "cgroup_used_bytes", Gauge,
-     "Memory of the service's cgroup: anonymous, page_cache, shared_memory, swapped."},
+     "Memory of the service's cgroup: anonymous, page_cache, shared_memory, swapped; of the swapped, where "
+     "it is known: "
+     "compressed (zram, zswap: still in memory), on_disk."},
 }};
 
 constexpr bool in_order() {

@@ -120,6 +120,8 @@ void add_cgroup(FamilySet& set, const CgroupFigures& cgroup) {
   by(Family::cgroup_used, "kind", "page_cache", cgroup.use.page_cache);
   by(Family::cgroup_used, "kind", "shared_memory", cgroup.use.shared_memory);
   by(Family::cgroup_used, "kind", "swapped", cgroup.use.swapped);
+  by(Family::cgroup_used, "kind", "compressed", cgroup.use.compressed);
+  by(Family::cgroup_used, "kind", "on_disk", cgroup.use.on_disk);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ CgroupReader::CgroupReader(const std::string& root)
     : root_(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
       memory_(CgroupFiles::open(root_.get(), unheard_)),
       unified_(CgroupFiles::open(root_.get(), unheard_, CgroupHierarchy::unified)),
-      use_(memory_.version()) {
+      use_(memory_.version(), root_.get()) {
   memory_.read(unheard_);
   tightest_ = memory_.tightest_directory();
   add(PressureScope::machine, root_.get(), machine_file);
@@ -96,7 +96,7 @@ std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& p
   if (!files || files->path() == memory_.path()) return std::nullopt;
   for (std::string& text : unseen.take()) warnings.add(std::move(text));
   if (files->directory() < 0) return std::nullopt;
-  CgroupUseFiles use(files->version());
+  CgroupUseFiles use(files->version(), root_.get());
   ClientCgroupFigures figures;
   figures.cgroup_id = files->id();
   figures.cgroup = read_figures(*files, use, unheard_);

@@ -52,6 +52,7 @@ Json cgroup_json(const CgroupFigures& cgroup) {
   put(json, "shared_memory_bytes", cgroup.use.shared_memory);
   put(json, "swapped_bytes", cgroup.use.swapped);
   put(json, "compressed_bytes", cgroup.use.compressed);
+  put(json, "on_disk_bytes", cgroup.use.on_disk);
   put(json, "limit_hits", cgroup.events.limit_hits);
   put(json, "high_hits", cgroup.events.high_hits);
   put(json, "oom_kills", cgroup.events.oom_kills);

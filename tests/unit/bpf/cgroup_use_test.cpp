@@ -27,8 +27,9 @@ TEST(CgroupUse, V2TellsSharedMemoryFromFilesAndCompressedFromSwapped) {
   EXPECT_EQ(use.page_cache, 300u);
   EXPECT_EQ(use.shared_memory, 200u);
   EXPECT_EQ(use.swapped, 4096u);
-  EXPECT_EQ(use.compressed, 90u);
-  EXPECT_EQ(use.compressed_to, 30u);
+  EXPECT_EQ(use.zswapped, 90u);
+  EXPECT_EQ(use.zswapped_to, 30u);
+  EXPECT_EQ(use.compressed, std::nullopt);  // There may be zram behind it.
   const CgroupEvents events = files.read_events(tree.root().get());
   EXPECT_EQ(events.limit_hits, 7u);
   EXPECT_EQ(events.high_hits, 3u);
@@ -63,6 +64,47 @@ TEST(CgroupUse, WhatIsNotThereIsAbsentAndNotZero) {
   EXPECT_EQ(v1.read_use(tree.root().get()).anonymous, std::nullopt);
   EXPECT_EQ(v1.read_events(tree.root().get()).limit_hits, std::nullopt);
   EXPECT_EQ(CgroupUseFiles(CgroupVersion::v2).read_use(-1).anonymous, std::nullopt);
+}
+
+constexpr std::string_view disk_alone = "Filename Type Size Used Priority\n/dev/sda2 partition 1000 16 -2\n";
+constexpr std::string_view zram_alone =
+    "Filename Type Size Used Priority\n/dev/zram0 partition 1000 16 100\n";
+constexpr std::string_view both_kinds =
+    "Filename Type Size Used Priority\n/dev/sda2 partition 1000 16 -2\n/dev/zram0 partition 1000 16 100\n";
+constexpr std::string_view no_swap = "Filename Type Size Used Priority\n";
+
+using Parts = std::pair<std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
+
+Parts parts_of(const LiteralTree& tree, CgroupVersion version) {
+  const CgroupUse use = CgroupUseFiles(version, tree.root().get()).read_use(tree.root().get());
+  return {use.compressed, use.on_disk};
+}
+
+TEST(CgroupUse, WhatIsSwappedLiesOnZramOrOnADiskWhereThereIsOneKind) {
+  const auto v2 = [](std::string_view swaps, std::string_view stat, std::string_view swapped) {
+    return parts_of(
+        LiteralTree({{"memory.stat", stat}, {"memory.swap.current", swapped}, {"proc/swaps", swaps}}),
+        CgroupVersion::v2);
+  };
+  EXPECT_EQ(v2(zram_alone, "anon 1\nzswapped 0\n", "4096"), Parts(4096, 0));
+  EXPECT_EQ(v2(disk_alone, "anon 1\nzswapped 1000\n", "4096"), Parts(1000, 3096));
+  // Not in step: the files are read one after the other.
+  EXPECT_EQ(v2(disk_alone, "anon 1\nzswapped 5000\n", "4096"), Parts(4096, 0));
+  EXPECT_EQ(v2(both_kinds, "anon 1\nzswapped 0\n", "4096"), Parts());
+  EXPECT_EQ(v2(no_swap, "anon 1\nzswapped 0\n", "4096"), Parts());
+  EXPECT_EQ(v2(no_swap, "anon 1\n", "0"), Parts(0, 0));
+  EXPECT_EQ(parts_of(LiteralTree({{"memory.stat", "anon 1\n"}}), CgroupVersion::v2), Parts());
+}
+
+TEST(CgroupUse, V1HasNoFigureOfZswapSoThatTheMachinesDecides) {
+  const auto v1 = [](std::string_view meminfo) {
+    return parts_of(LiteralTree({{"memory.stat", "total_rss 1\ntotal_swap 4096\n"},
+                                 {"proc/swaps", disk_alone},
+                                 {"proc/meminfo", meminfo}}),
+                    CgroupVersion::v1);
+  };
+  EXPECT_EQ(v1("Zswapped: 0 kB\n"), Parts(0, 4096));
+  EXPECT_EQ(v1("Zswapped: 4 kB\n"), Parts());
 }
 
 TEST(SwapSpace, ZramIsToldFromADisk) {

@@ -114,6 +114,8 @@ TEST(KernelFamilies, ShowReclaimKillsAndPressureWhereTheyAreMeasured) {
                        .events = 6,
                        .by_trigger = true};
   stats.cgroup.emplace().limits.headroom = 77;
+  stats.cgroup->use.swapped = 50;
+  stats.cgroup->use.compressed = 20;
   const StrictPage page = page_of(&stats);
   EXPECT_EQ(page.value("penstock_oom_kills_total{cgroup=\"service\"}"), 0);
   EXPECT_EQ(page.value("penstock_oom_kills_total{cgroup=\"others\"}"), 3);
@@ -127,6 +129,8 @@ TEST(KernelFamilies, ShowReclaimKillsAndPressureWhereTheyAreMeasured) {
   EXPECT_EQ(page.value("penstock_cgroup_pressure_events_total{cgroup=\"service\"}"), 6);
   EXPECT_EQ(page.value("penstock_cgroup_headroom_bytes{cgroup=\"service\"}"), 77);
   EXPECT_FALSE(page.has("penstock_cgroup_limit_bytes"));
+  EXPECT_EQ(page.value("penstock_cgroup_used_bytes{cgroup=\"service\",kind=\"compressed\"}"), 20);
+  EXPECT_EQ(page.value("penstock_cgroup_used_bytes{cgroup=\"service\",kind=\"on_disk\"}"), std::nullopt);
 }
 
 // C04: no pressure is another thing than a pressure of 0.
