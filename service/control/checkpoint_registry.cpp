@@ -4,18 +4,12 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "dataplane/io/read_index.hpp"
+#include "service/control/descriptor_path.hpp"
 
 namespace penstock {
 namespace {
-
-std::string path_of(int fd) {
-  char text[4096];
-  const ssize_t size = ::readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), text, sizeof text);
-  return size > 0 ? std::string(text, static_cast<std::size_t>(size)) : std::string();
-}
 
 Failure named(Failure failure, const std::string& name) {
   if (!name.empty()) failure.message = name + ": " + failure.message;
@@ -32,10 +26,10 @@ Outcome<std::shared_ptr<const CheckpointIndex>> read_index(const CheckpointFile&
 void CheckpointRegistry::open(UniqueFd cached, UniqueFd direct, std::string name, Answer answer) {
   // A std::function must be copyable, descriptors are not.
   auto fds = std::make_shared<std::pair<UniqueFd, UniqueFd>>(std::move(cached), std::move(direct));
-  std::string subject = path_of(fds->first.get());
+  std::string subject = path_of_descriptor(fds->first.get());
   opener_.run<std::shared_ptr<CheckpointFile>>(
       std::move(subject),
-      [fds] { return CheckpointFile::adopt(std::move(fds->first), std::move(fds->second)); },
+      [fds, disposal = disposal_] { return disposal->adopt(std::move(fds->first), std::move(fds->second)); },
       [this, name = std::move(name), answer = std::move(answer)](
           Outcome<std::shared_ptr<CheckpointFile>> file) { identified(std::move(file), name, answer); });
 }
@@ -57,7 +51,7 @@ void CheckpointRegistry::identified(Outcome<std::shared_ptr<CheckpointFile>> fil
   if (pending.checkpoint) return;
   pending.checkpoint = std::make_shared<Checkpoint>();
   pending.checkpoint->id = id;
-  pending.checkpoint->path = path_of((*file)->cached_fd());
+  pending.checkpoint->path = path_of_descriptor((*file)->cached_fd());
   pending.checkpoint->name =
       name.empty() ? pending.checkpoint->path.substr(pending.checkpoint->path.rfind('/') + 1) : name;
   pending.checkpoint->file = *file;

@@ -13,6 +13,7 @@
 #include "dataplane/base/failure.hpp"
 #include "dataplane/core/checkpoint_index.hpp"
 #include "dataplane/io/checkpoint_file.hpp"
+#include "service/control/file_disposal.hpp"
 #include "service/control/opener.hpp"
 
 namespace penstock {
@@ -35,7 +36,8 @@ class CheckpointRegistry {
   using Answer = std::function<void(Outcome<std::shared_ptr<Checkpoint>>)>;
   static constexpr std::size_t idle_entries_max = 256;
 
-  explicit CheckpointRegistry(Opener& opener) : opener_(opener) {}
+  CheckpointRegistry(Opener& opener, std::shared_ptr<FileDisposal> disposal)
+      : opener_(opener), disposal_(std::move(disposal)) {}
 
   // Called on the service thread when an entry has come, and before it goes.
   struct Hooks {
@@ -62,6 +64,7 @@ class CheckpointRegistry {
   void parsed(const std::string& id, Outcome<std::shared_ptr<const CheckpointIndex>> index);
 
   Opener& opener_;
+  std::shared_ptr<FileDisposal> disposal_;
   Hooks hooks_;
   std::map<std::string, std::shared_ptr<Checkpoint>> entries_;
   struct Pending {

@@ -84,6 +84,7 @@ Service::Service(boost::asio::io_context& context, const Config& config)
       tier_timer_(context) {}
 
 Service::~Service() {
+  state_->disposal->stop();
   listener_.reset();
   // Sessions hold channels whose handlers hold the sessions: ending them cuts the circle.
   while (!state_->sessions.empty())

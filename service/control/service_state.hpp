@@ -36,12 +36,14 @@ struct ServiceState {
       : context(io),
         config(settings),
         opener(io.get_executor(), {}),
-        checkpoints(opener),
+        disposal(std::make_shared<FileDisposal>(io.get_executor(), opener)),
+        checkpoints(opener, disposal),
         buffer_readers(io.get_executor(), buffer_reader_options(settings.reader)) {}
 
   boost::asio::io_context& context;
   const Config& config;
   Opener opener;
+  std::shared_ptr<FileDisposal> disposal;
   CheckpointRegistry checkpoints;
   TableRegistry tables;
   std::vector<std::unique_ptr<DeviceLink>> devices;        // A client names one by its position.

@@ -11,25 +11,10 @@ Failure no_file(std::uint64_t handle) {
   return {FailureKind::not_found, fmt::format("file {} is not known here", handle), ""};
 }
 
-// Closing a file waits for its file system, too (FUSE's flush). Where every thread hangs it stays open for ever.
-void close_elsewhere(Opener& opener, const std::string& name, std::shared_ptr<CheckpointFile> file) {
-  auto* const kept = new std::shared_ptr<CheckpointFile>(std::move(file));
-  opener.run<bool>(
-      name,
-      [kept]() -> Outcome<bool> {
-        delete kept;
-        return true;
-      },
-      [](const Outcome<bool>&) {});
-}
-
 }  // namespace
 
 void Session::drop_files() {
   buffer_reader_.reset();
-  for (auto& [handle, known] : files_) {
-    if (known.file) close_elsewhere(service_.opener, known.name, std::move(known.file));
-  }
   files_.clear();
 }
 
@@ -44,12 +29,12 @@ void Session::on(std::uint64_t request, wire::AddFile&& add, UniqueFds&& fds) {
   const auto cached = std::make_shared<UniqueFd>(fds.take(0));
   const auto direct = std::make_shared<UniqueFd>(add.direct ? fds.take(1) : UniqueFd());
   service_.opener.run<std::shared_ptr<CheckpointFile>>(
-      add.name, [cached, direct] { return CheckpointFile::adopt(std::move(*cached), std::move(*direct)); },
+      add.name,
+      [cached, direct, disposal = service_.disposal] {
+        return disposal->adopt(std::move(*cached), std::move(*direct));
+      },
       [self = shared_from_this(), request, handle](Outcome<std::shared_ptr<CheckpointFile>> adopted) {
-        if (!self->alive()) {
-          if (adopted) close_elsewhere(self->service_.opener, "a file", std::move(*adopted));
-          return;
-        }
+        if (!self->alive()) return;
         if (!adopted) {
           self->files_.erase(handle);
           return self->refuse(request, adopted.error());
@@ -64,7 +49,6 @@ void Session::on(std::uint64_t request, wire::DropFile&& drop, UniqueFds&&) {
   const auto found = files_.find(drop.file);
   if (found == files_.end() || !found->second.file) return refuse(request, no_file(drop.file));
   if (buffer_reader_) buffer_reader_->drop(found->second.file);
-  close_elsewhere(service_.opener, found->second.name, std::move(found->second.file));
   files_.erase(found);
   answer(request, wire::Done{});
 }
