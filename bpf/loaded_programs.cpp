@@ -198,6 +198,33 @@ void LoadedPrograms::forget_recent_files() {
   std::atomic_ref(skeleton_->data->keys_turn).fetch_add(1, std::memory_order_release);
 }
 
+namespace {
+
+// All that an iterator of mappings says, in the order of their addresses. Read beyond its end it begins again somewhere
+// before it (seen on 6.18, with answers that take several reads).
+Result<std::vector<pst_resolved>> read_resolved(int iterator) {
+  std::vector<pst_resolved> all;
+  std::array<pst_resolved, 64> part;
+  std::size_t held = 0;  // Bytes of a part that is not whole yet.
+  while (true) {
+    auto* const to = reinterpret_cast<std::byte*>(part.data()) + held;
+    const ssize_t got = ::read(iterator, to, sizeof part - held);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return Error{Errc::io, errno, "read the iterator of mappings"};
+    if (got == 0) return all;
+    held += static_cast<std::size_t>(got);
+    const std::size_t whole = held / sizeof(pst_resolved);
+    for (std::size_t at = 0; at < whole; ++at) {
+      if (!all.empty() && part[at].address <= all.back().address) return all;
+      all.push_back(part[at]);
+    }
+    held -= whole * sizeof(pst_resolved);
+    std::memmove(part.data(), part.data() + whole, held);
+  }
+}
+
+}  // namespace
+
 Result<std::vector<pst_resolved>> LoadedPrograms::resolve(std::uint64_t address) {
   skeleton_->bss->wanted_address = address;
   bpf_iter_link_info info{};
@@ -213,19 +240,7 @@ Result<std::vector<pst_resolved>> LoadedPrograms::resolve(std::uint64_t address)
   const int create_error = errno;
   ::bpf_link__destroy(link);  // The descriptor keeps what it needs.
   if (!answers) return Error{Errc::io, create_error, "create the iterator of mappings"};
-  std::vector<pst_resolved> resolved;
-  std::vector<std::byte> bytes;
-  std::array<std::byte, 64 * sizeof(pst_resolved)> part;
-  while (true) {
-    const ssize_t got = ::read(answers.get(), part.data(), part.size());
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return Error{Errc::io, errno, "read the iterator of mappings"};
-    if (got == 0) break;
-    bytes.insert(bytes.end(), part.begin(), part.begin() + got);
-  }
-  resolved.resize(bytes.size() / sizeof(pst_resolved));
-  if (!resolved.empty()) std::memcpy(resolved.data(), bytes.data(), resolved.size() * sizeof(pst_resolved));
-  return resolved;
+  return read_resolved(answers.get());
 }
 
 std::vector<std::pair<std::uint64_t, pst_cgroup>> LoadedPrograms::cgroups() const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which file is followed: the one behind the client's descriptor, by whatever path, and no other.
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -120,6 +122,23 @@ TEST_F(ProbeTracking, AnUntrackedFileLeavesItsPlaceToTheNextWithNothingInIt) {
     test::drop_from_page_cache(ext4->folder() / "checkpoint");
     test::bring_into_page_cache(ext4->folder() / "checkpoint");
     EXPECT_EQ(file.sample().traffic->added_bytes, file_bytes);
+  }
+}
+
+// The kernel's answer about them takes several reads.
+TEST_F(ProbeTracking, HundredsOfFilesAreFollowedAtOnce) {
+  const test::DiskFolder folder;
+  if (!folder.missing().empty()) GTEST_SKIP() << "requires " << folder.missing();
+  std::vector<std::unique_ptr<ProbedFile>> files;
+  for (int number = 0; number < 300; ++number) {
+    const auto path = folder / ("m" + std::to_string(number));
+    test::write_durably(path, test::random_bytes(4096, 3));
+    files.push_back(std::make_unique<ProbedFile>(*probes_, path));
+    ASSERT_EQ(files.back()->tracking().level, probes_->level()) << files.back()->tracking().why;
+  }
+  for (int round = 0; round < 3; ++round) probes_->reconcile();
+  for (const auto& file : files) {
+    EXPECT_EQ(file->sample().resident_bytes, file->mincore_pages() * test::probed_page_bytes);
   }
 }
 
