@@ -14,6 +14,7 @@
 
 #include "bpf/probe_plan.hpp"
 #include "dataplane/base/check.hpp"
+#include "dataplane/base/unique_fd.hpp"
 
 namespace penstock {
 namespace {
@@ -194,7 +195,7 @@ std::optional<pst_resolved> KernelProbes::find(int fd, Mapping& mapping, std::st
   return why.empty() ? std::optional(*seen) : std::nullopt;
 }
 
-Result<Tracking> KernelProbes::track(int fd) {
+Result<Tracking> KernelProbes::track(int fd, std::shared_ptr<const void> owner) {
   const std::optional<KnownStatus> status = known_status(fd);
   if (!status) return Error{Errc::io, errno, "statx of a file to track"};
   if (!S_ISREG(status->mode)) return Error{Errc::invalid, 0, "track what is no regular file"};
@@ -210,11 +211,9 @@ Result<Tracking> KernelProbes::track(int fd) {
     }
   }
   if (free_slots_.empty()) return Error{Errc::exhausted, 0, "track one more file"};
-  UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!own) return Error{Errc::exhausted, errno, "duplicate the descriptor of a file to track"};
   const std::uint32_t slot = free_slots_.front();
-  const ResidencyQuery query = ResidencyQuery::choose(own.get(), facts_);
-  auto file = std::make_unique<TrackedFile>(std::move(own), query, status->bytes);
+  const ResidencyQuery query = ResidencyQuery::choose(fd, facts_);
+  auto file = std::make_unique<TrackedFile>(OwnedFd{fd, std::move(owner)}, query, status->bytes);
   const bool traced = seen && attach_counters(slot, *file, *seen, std::move(mapping), why);
   if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
   free_slots_.erase(free_slots_.begin());

@@ -33,7 +33,7 @@ class KernelProbes final : public ProbeSet {
 
   std::vector<ProbeReport> report() override;
   ProbeLevel level() const override { return level_; }
-  Result<Tracking> track(int fd) override;
+  Result<Tracking> track(int fd, std::shared_ptr<const void> owner) override;
   void untrack(TrackedFileId file) override;
   FileSample sample(TrackedFileId file) override;
   std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> extents) override;

@@ -41,10 +41,10 @@ class ProbeSet {
   // The best that a file on a common disk file system gets.
   virtual ProbeLevel level() const = 0;
 
-  // Follows the file that `fd` is open on, from now on; keeps a duplicate of `fd` and a one-page mapping that is never
-  // touched. The same file, by whatever path, gives the same id again and wants as many untrack(). Asks the file system:
-  // may block where that does. Errc::exhausted when there is no room.
-  virtual Result<Tracking> track(int fd) = 0;
+  // Follows the file that `fd` is open on, from now on; keeps `owner` of the descriptor, since closing another one would
+  // ask the file system, and a one-page mapping that is never touched. The same file, by whatever path, gives the same id
+  // again and wants as many untrack(). Asks the file system: may block where that does. Errc::exhausted when there is no room.
+  virtual Result<Tracking> track(int fd, std::shared_ptr<const void> owner) = 0;
   virtual void untrack(TrackedFileId file) = 0;
 
   // Traced files: reads shared memory, no system call. Others ask the kernel each time.

@@ -69,8 +69,8 @@ FileCounters read_counters(const pst_file& file) {
   return read;
 }
 
-TrackedFile::TrackedFile(UniqueFd fd, ResidencyQuery query, std::uint64_t bytes)
-    : fd_(std::move(fd)), query_(query), bytes_(bytes) {
+TrackedFile::TrackedFile(OwnedFd file, ResidencyQuery query, std::uint64_t bytes)
+    : file_(std::move(file)), query_(query), bytes_(bytes) {
   // The same extents as with counters, so that an asker need not know the difference.
   run_ = *ExtentTable(ExtentTable::run_max).take((bytes + page_bytes() - 1) / page_bytes());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,6 @@
 #include "bpf/probe_stats.hpp"
 #include "bpf/residency_query.hpp"
 #include "dataplane/base/mapping.hpp"
-#include "dataplane/base/unique_fd.hpp"
 
 namespace penstock {
 
@@ -33,10 +33,16 @@ struct FileCounters {
 };
 FileCounters read_counters(const pst_file& file);
 
+// A descriptor that somebody else closes, but not before this is gone.
+struct OwnedFd {
+  int fd;
+  std::shared_ptr<const void> owner;
+};
+
 class TrackedFile {
  public:
   // Asks the kernel for each sample.
-  TrackedFile(UniqueFd fd, ResidencyQuery query, std::uint64_t bytes);
+  TrackedFile(OwnedFd file, ResidencyQuery query, std::uint64_t bytes);
 
   // From now on by the counters at `slot` and `run`, which are zeroed. The key is not in the programs' map yet.
   void count_at(const SharedCounters& shared, std::uint32_t slot, const ExtentRun& run,
@@ -46,7 +52,7 @@ class TrackedFile {
   const pst_resolved& seen() const { return seen_; }
   const ExtentRun& run() const { return run_; }
   std::uint64_t bytes() const { return bytes_; }
-  int fd() const { return fd_.get(); }
+  int fd() const { return file_.fd; }
   const ResidencyQuery& query() const { return query_; }
   std::uint64_t mapped_at() const { return reinterpret_cast<std::uint64_t>(mapping_.data()); }
 
@@ -68,7 +74,7 @@ class TrackedFile {
  private:
   const pst_file& counters() const { return shared_.files[slot_]; }
 
-  UniqueFd fd_;
+  OwnedFd file_;
   ResidencyQuery query_;
   std::uint64_t bytes_;
   SharedCounters shared_;

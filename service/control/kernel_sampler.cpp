@@ -73,9 +73,9 @@ void KernelSampler::open_cgroups() {
   }
 }
 
-void KernelSampler::follow(const std::string& checkpoint, int fd) {
+void KernelSampler::follow(const std::string& checkpoint, int fd, std::shared_ptr<const void> owner) {
   forget(checkpoint);
-  const Result<Tracking> tracking = probes_->track(fd);
+  const Result<Tracking> tracking = probes_->track(fd, std::move(owner));
   followed_[checkpoint] = tracking ? Followed{.file = tracking->file, .why = tracking->why}
                                    : Followed{.file = std::nullopt, .why = why(tracking.error())};
 }

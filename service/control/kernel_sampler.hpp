@@ -39,7 +39,7 @@ class KernelSampler {
   ~KernelSampler();
 
   // Follows the file behind `fd` as `checkpoint` until forget(); keeps a duplicate.
-  void follow(const std::string& checkpoint, int fd);
+  void follow(const std::string& checkpoint, int fd, std::shared_ptr<const void> owner);
   void forget(const std::string& checkpoint);
 
   // `clients`: by their numbers.

@@ -81,7 +81,7 @@ void follow_wanted(KernelSampler& sampler, Held& held, const std::map<std::strin
   for (const auto& [checkpoint, one] : wanted) {
     if (held.followed.contains(checkpoint)) continue;
     set_handling(one.path);
-    sampler.follow(checkpoint, one.file->cached_fd());
+    sampler.follow(checkpoint, one.file->cached_fd(), one.file);
     held.followed[checkpoint] = one;
   }
 }

@@ -35,7 +35,7 @@ class ScriptedProbes final : public ProbeSet {
 
   std::vector<ProbeReport> report() override { return reports; }
   ProbeLevel level() const override { return best; }
-  Result<Tracking> track(int) override {
+  Result<Tracking> track(int, std::shared_ptr<const void>) override {
     const TrackedFileId file{next_++};
     files[file].level = best;
     return Tracking{file, best, std::nullopt, {}};

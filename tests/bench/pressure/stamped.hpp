@@ -66,7 +66,9 @@ class StampedProbes final : public ProbeSet {
       : below_(std::move(below)), clock_(clock) {}
   std::vector<ProbeReport> report() override { return below_->report(); }
   ProbeLevel level() const override { return below_->level(); }
-  Result<Tracking> track(int fd) override { return below_->track(fd); }
+  Result<Tracking> track(int fd, std::shared_ptr<const void> owner) override {
+    return below_->track(fd, std::move(owner));
+  }
   void untrack(TrackedFileId file) override { below_->untrack(file); }
   FileSample sample(TrackedFileId file) override { return below_->sample(file); }
   std::size_t sample_extents(TrackedFileId file, std::span<ExtentSample> into) override {

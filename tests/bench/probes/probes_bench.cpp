@@ -18,6 +18,7 @@
 
 #include "bpf/kernel_probes.hpp"
 #include "dataplane/base/check.hpp"
+#include "dataplane/base/unique_fd.hpp"
 #include "dataplane/base/units.hpp"
 #include "tests/bench/statistics.hpp"
 
@@ -119,7 +120,7 @@ Round measure(const Settings& settings, const SparseFile& file, const SparseFile
   if (mode != Mode::off) {
     probes = KernelProbes::open(
         {.use_bpf = true, .programs = {.time_faults = mode == Mode::tracked_with_fault_times}});
-    CHECK(probes->track(mode == Mode::untracked ? other.fd() : file.fd()));
+    CHECK(probes->track(mode == Mode::untracked ? other.fd() : file.fd(), nullptr));
   }
   return work(file.fd(), settings.bytes);
 }
@@ -164,7 +165,7 @@ nlohmann::json compare(const std::vector<Round>& on, const std::vector<Round>& o
 nlohmann::json measure_queries(const Settings& settings) {
   const SparseFile file(settings.folder, "penstock-bench-queried", queried_bytes);
   const auto probes = KernelProbes::open();
-  const Result<Tracking> tracking = probes->track(file.fd());
+  const Result<Tracking> tracking = probes->track(file.fd(), nullptr);
   CHECK(tracking);
   std::vector<double> total, extents;
   std::vector<ExtentSample> samples(probes->extents(tracking->file));

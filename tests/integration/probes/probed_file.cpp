@@ -109,9 +109,11 @@ std::string tracing_lacks() {
 }
 
 ProbedFile::ProbedFile(KernelProbes& probes, const std::filesystem::path& path)
-    : probes_(probes), path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  CHECK(fd_);
-  Result<Tracking> tracking = probes.track(fd_.get());
+    : probes_(probes),
+      path_(path),
+      fd_(std::make_shared<UniqueFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC))) {
+  CHECK(*fd_);
+  Result<Tracking> tracking = probes.track(fd_->get(), fd_);
   CHECK(tracking);
   tracking_ = *std::move(tracking);
   foreign_ = ForeignReclaim::read();
@@ -126,7 +128,7 @@ std::uint64_t ProbedFile::mincore_pages() const {
   const std::uint64_t bytes = divide_up(std::filesystem::file_size(path_), 2 * mib) * 2 * mib;
   std::vector<unsigned char> present(bytes / probed_page_bytes);
   if (bytes == 0) return 0;
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_->get(), 0);
   CHECK(memory != MAP_FAILED);
   CHECK(::mincore(memory, bytes, present.data()) == 0);
   ::munmap(memory, bytes);

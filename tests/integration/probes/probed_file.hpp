@@ -88,7 +88,7 @@ class ProbedFile {
 
   const Tracking& tracking() const { return tracking_; }
   TrackedFileId id() const { return tracking_.file; }
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_->get(); }
   FileSample sample() { return probes_.sample(tracking_.file); }
   std::uint64_t mincore_pages() const;
 
@@ -98,7 +98,7 @@ class ProbedFile {
  private:
   KernelProbes& probes_;
   std::filesystem::path path_;
-  UniqueFd fd_;
+  std::shared_ptr<UniqueFd> fd_;
   Tracking tracking_;
   ForeignReclaim foreign_;  // From before last_.
   FileTraffic last_;

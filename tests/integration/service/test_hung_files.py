@@ -17,8 +17,7 @@ IDLE_ENTRIES_MAX = 256
 @unittest.skipIf(hanging_files.missing_requirement(), hanging_files.missing_requirement())
 class LetGo(unittest.TestCase):
     def setUp(self) -> None:
-        # Whatever else has the file would hang on its own.
-        self.daemon = self.enterContext(daemon.Daemon(extra='[probes]\nebpf = "off"\n'))
+        self.daemon = self.enterContext(daemon.Daemon())
         model = self.daemon.folder / "m"
         daemon.write_checkpoint(model)
         self.content = model.read_bytes()
@@ -31,6 +30,9 @@ class LetGo(unittest.TestCase):
             self.assertNotEqual(wire.FAILURE, wire.receive(link).type)  # type: ignore[arg-type]
         finally:
             os.close(descriptor)
+
+    def page_cache_bytes(self, name: str) -> int | None:
+        return next(one.get("page_cache_bytes") for one in self.daemon.ask("status")["checkpoints"] if one["name"] == name)
 
     def test_an_entry_that_is_dropped_keeps_nobody(self) -> None:
         with self.daemon.connect() as link:
@@ -48,6 +50,10 @@ class LetGo(unittest.TestCase):
         found = [one["name"] for one in self.daemon.ask("status")["checkpoints"]]
         self.assertNotIn("m.safetensors", found)
         self.assertLess(time.monotonic() - start, 5, "it waits for the filesystem")
+        with self.daemon.connect() as link:
+            wire.hello(link)
+            wire.open_checkpoint(link, str(self.daemon.folder / "m"))
+            self.assertTrue(daemon.wait_until(lambda: self.page_cache_bytes("m") is not None), "nobody looks at files any more")
         self.hung.thaw()
         self.assertTrue(daemon.wait_until(lambda: "fuse" not in self.daemon.stacks()), self.daemon.stacks())
 

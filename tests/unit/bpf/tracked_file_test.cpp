@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "bpf/tracked_file.hpp"
+#include "dataplane/base/unique_fd.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace penstock {
@@ -18,9 +19,10 @@ class CountedFile : public testing::Test {
   static constexpr std::uint64_t bytes = 40 * 1024 * 1024;  // Three extents.
 
   CountedFile() {
-    UniqueFd fd(::open((folder_ / "empty").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    const ResidencyQuery query = ResidencyQuery::choose(fd.get(), {.owns_files = true});
-    file_ = std::make_unique<TrackedFile>(std::move(fd), query, bytes);
+    const auto fd =
+        std::make_shared<UniqueFd>(::open((folder_ / "empty").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const ResidencyQuery query = ResidencyQuery::choose(fd->get(), {.owns_files = true});
+    file_ = std::make_unique<TrackedFile>(OwnedFd{fd->get(), fd}, query, bytes);
     files_[3].added = 99;  // Of the one that had the place before.
     extents_[5] = {7, 7, 8, 0};
     file_->count_at({files_.data(), extents_.data()}, 3, {4, 3, 12}, {}, {});

@@ -39,8 +39,8 @@ class KernelSamplerTest : public testing::Test {
 
 TEST_F(KernelSamplerTest, ShowsEachFollowedCheckpointUntilItIsForgotten) {
   open();
-  sampler_->follow("0123456789ab", 0);
-  sampler_->follow("ba9876543210", 0);
+  sampler_->follow("0123456789ab", 0, nullptr);
+  sampler_->follow("ba9876543210", 0, nullptr);
   probes_->files[TrackedFileId{0}].resident_bytes = 4096;
   const KernelStats both = sampler_->sample(start);
   ASSERT_EQ(both.checkpoints.size(), 2u);
@@ -50,7 +50,7 @@ TEST_F(KernelSamplerTest, ShowsEachFollowedCheckpointUntilItIsForgotten) {
   EXPECT_EQ(sampler_->sample(start).find("0123456789ab"), nullptr);
   EXPECT_EQ(probes_->files.size(), 1u);
   // The same one again is tracked once.
-  sampler_->follow("ba9876543210", 0);
+  sampler_->follow("ba9876543210", 0, nullptr);
   EXPECT_EQ(probes_->files.size(), 1u);
 }
 

@@ -22,10 +22,10 @@ class HangingProbes final : public ProbeSet {
   HangingProbes(std::latch& entered, std::latch& hang) : entered_(entered), hang_(hang) {}
   std::vector<ProbeReport> report() override { return below_.report(); }
   ProbeLevel level() const override { return below_.level(); }
-  Result<Tracking> track(int fd) override {
+  Result<Tracking> track(int fd, std::shared_ptr<const void> owner) override {
     entered_.count_down();
     hang_.wait();
-    return below_.track(fd);
+    return below_.track(fd, std::move(owner));
   }
   void untrack(TrackedFileId file) override { below_.untrack(file); }
   FileSample sample(TrackedFileId file) override { return below_.sample(file); }
