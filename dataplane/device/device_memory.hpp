@@ -131,6 +131,11 @@ class FrameWriter {
                                const CopyConversion& conversion) = 0;
   // Whole frame to whole frame (make private). REQUIRES: both attached.
   virtual Result<FenceId> copy_frame(FrameId to, FrameId from) = 0;
+  // After the fence of a copy of either kind: why nothing was copied, once. The writer lives, and both frames are as before.
+  virtual std::optional<Error> take_copy_failure(FenceId fence) {
+    static_cast<void>(fence);
+    return std::nullopt;
+  }
   // Queues the checksum (dataplane/kernels/convert.hpp) of an attached frame, as it is behind the copies queued before.
   // One at a time: Errc::busy. Errc::unsupported: frames are addressable, or nobody can.
   virtual Result<FenceId> sum(FrameId frame) {

@@ -97,6 +97,9 @@ void LoadPipeline::retire(FenceId reached) {
     const ReadIndex index = fences_.front().read;
     fences_.pop_front();
     const PageIndex page = reads_[index].page;
+    // If one copy to its frame fails, so does the last.
+    const std::optional<Error> failed = writer_.take_copy_failure(reads_[index].fence);
+    if (failed) fail(page, FailureKind::device_unhealthy, failed->operation);
     end_copy(index);
     finish_if_over(page);
   }

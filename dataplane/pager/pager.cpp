@@ -157,7 +157,8 @@ void Pager::poll_device() {
   loads_touched_ = true;
   while (!copy_fences_.empty() && copy_fences_.front().fence <= reached_) {
     const CopyFence& fence = copy_fences_.front();
-    later(FenceReached{.page = fence.page, .generation = fence.generation, .ok = true});
+    const bool copied = !writer_.take_copy_failure(fence.fence);
+    later(FenceReached{.page = fence.page, .generation = fence.generation, .ok = copied});
     copy_fences_.pop_front();
   }
   start_copies();

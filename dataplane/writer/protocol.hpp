@@ -18,7 +18,7 @@
 
 namespace penstock {
 
-inline constexpr std::uint16_t writer_protocol_version = 2;
+inline constexpr std::uint16_t writer_protocol_version = 3;
 inline constexpr int writer_socket_number = 3;  // The writer's end, when it starts.
 
 enum class WriterOp : std::uint8_t {
@@ -56,14 +56,15 @@ constexpr bool brings_descriptor(WriterOp op) {
 }
 
 enum class WriterAnswerKind : std::uint8_t {
-  ready,       // Once, first: the device can be used. version; value as in pong.
-  reached,     // fence; may skip some.
-  map_failed,  // frame, fence, native; before that fence. Only `unmap` may follow for the frame.
-  checksum,    // fence, value; before the fence. If not_taken: code and native say why.
-  pong,        // value = free bytes of the device as the writer sees them, or 0.
-  failed,      // code (of Errc), native: the writer can't go on and ends.
+  ready,    // Once, first: the device can be used. version; value as in pong.
+  reached,  // fence; may skip some.
+  map_failed,  // frame, fence, native; before that fence. What else was said of the frame fails; it is to be unmapped.
+  copy_failed,  // fence, native; before that fence. Nothing was copied, as one of its frames could not be mapped.
+  checksum,  // fence, value; before the fence. If not_taken: code and native say why.
+  pong,      // value = free bytes of the device as the writer sees them, or 0.
+  failed,    // code (of Errc), native: the writer can't go on and ends.
 };
-inline constexpr std::uint8_t writer_answer_count = 6;
+inline constexpr std::uint8_t writer_answer_count = 7;
 
 struct WriterAnswer {
   WriterAnswerKind kind = WriterAnswerKind::pong;

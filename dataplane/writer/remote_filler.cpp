@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t map_failures_max = 4096;  // That nobody asked about.
+constexpr std::size_t failures_max = 4096;  // Of each kind, that nobody asked about.
 
 Result<UniqueFd> periodic_timer(Nanoseconds period) {
   UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -26,6 +26,12 @@ Result<UniqueFd> periodic_timer(Nanoseconds period) {
   const itimerspec setting{.it_interval = every, .it_value = every};
   CHECK(::timerfd_settime(timer.get(), 0, &setting, nullptr) == 0);
   return timer;
+}
+
+std::optional<Error> take_out(std::unordered_map<FenceId, Error>& failures, FenceId fence) {
+  const auto found = failures.find(fence);
+  if (found == failures.end()) return std::nullopt;
+  return failures.extract(found).mapped();
 }
 
 Result<UniqueFd> duplicate(int fd) {
@@ -243,8 +249,12 @@ Result<> RemoteFiller::take(const WriterAnswer& answer) {
       stuck_ticks_ = 0;
       return {};
     case WriterAnswerKind::map_failed:
-      if (!known || map_failures_.size() == map_failures_max) return wrong;
+      if (!known || map_failures_.size() == failures_max) return wrong;
       map_failures_[answer.fence] = Error{Errc::exhausted, answer.native, "map a frame in the writer"};
+      return {};
+    case WriterAnswerKind::copy_failed:
+      if (!known || copy_failures_.size() == failures_max) return wrong;
+      copy_failures_[answer.fence] = Error{Errc::exhausted, answer.native, "map a frame of a copy"};
       return {};
     case WriterAnswerKind::checksum:
       if (!known || answer.code > static_cast<std::uint8_t>(Errc::closed)) return wrong;
@@ -270,12 +280,9 @@ void RemoteFiller::take_free_bytes(std::uint64_t bytes) {
   if (options_.on_free_bytes) options_.on_free_bytes(bytes);
 }
 
-std::optional<Error> RemoteFiller::take_map_failure(FenceId fence) {
-  const auto found = map_failures_.find(fence);
-  if (found == map_failures_.end()) return std::nullopt;
-  const Error error = found->second;
-  map_failures_.erase(found);
-  return error;
+std::optional<Error> RemoteFiller::take_map_failure(FenceId fence) { return take_out(map_failures_, fence); }
+std::optional<Error> RemoteFiller::take_copy_failure(FenceId fence) {
+  return take_out(copy_failures_, fence);
 }
 
 std::optional<Result<std::uint64_t>> RemoteFiller::take_checksum(FenceId fence) {

@@ -62,6 +62,7 @@ class RemoteFiller final : public FrameFiller {
   Result<FenceId> drop_source(SourceId source) override;
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
+  std::optional<Error> take_copy_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                        const CopyConversion& conversion) override;
@@ -137,9 +138,9 @@ class RemoteFiller final : public FrameFiller {
   bool wants_writable_ = false;
   std::uint64_t incarnation_ = 0;
 
-  std::deque<QueuedCommand> commands_;               // Not sent; bounded by queue_depth and the frames alive.
-  FenceId newest_{}, reached_{}, told_{};            // told_: to the caller.
-  std::unordered_map<FenceId, Error> map_failures_;  // Of this writer.
+  std::deque<QueuedCommand> commands_;     // Not sent; bounded by queue_depth and the frames alive.
+  FenceId newest_{}, reached_{}, told_{};  // told_: to the caller.
+  std::unordered_map<FenceId, Error> map_failures_, copy_failures_;  // Of this writer.
   std::unordered_map<FenceId, Result<std::uint64_t>> checksums_;
 
   WriterState state_ = WriterState::lost;

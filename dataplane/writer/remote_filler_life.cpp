@@ -64,6 +64,7 @@ void RemoteFiller::lose(WriterLoss why, std::int32_t detail) {
   if (!running()) return;
   commands_.clear();
   map_failures_.clear();
+  copy_failures_.clear();
   checksums_.clear();
   wants_writable_ = false;
   channel_ = WriterChannel();  // Closing takes it out of events_.

@@ -26,6 +26,7 @@ class RemoteFrameWriter final : public FrameWriter {
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                        const CopyConversion& conversion) override;
   Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+  std::optional<Error> take_copy_failure(FenceId fence) override { return filler_->take_copy_failure(fence); }
   Result<FenceId> sum(FrameId frame) override;
   std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override {
     return filler_->take_checksum(fence);

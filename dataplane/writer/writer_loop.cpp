@@ -85,11 +85,8 @@ Result<bool> WriterLoop::carry_out(std::size_t index) {
     return true;
   }
   TRY(check(command));
-  const auto frame = frames_.find(command.frame);
-  if (command.op == WriterOp::checksum && frame->second.failed) {
-    // The service asked before it could know.
-    const FenceId before = in_flight_.empty() ? FenceId{} : in_flight_.back().own;
-    in_flight_.push_back({.own = before, .theirs = command.fence, .checksum = true, .unmapped = true});
+  if (const Error* failure = mapping_failure(command)) {
+    fail(command, *failure);
     return true;
   }
   const Result<FenceId> own = start(command, descriptor);
@@ -126,22 +123,47 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
   return wrong("command");
 }
 
-// Whatever was said of the frame before its failure arrives is refused by check().
 void WriterLoop::tell_map_failure(const WriterCommand& command, FenceId own) {
   const std::optional<Error> failure = filler_.take_map_failure(own);
   if (!failure) return;
-  frames_[command.frame].failed = true;
+  frames_[command.frame].failure = *failure;
   answers_.push_back({.kind = WriterAnswerKind::map_failed,
                       .native = failure->native,
                       .fence = command.fence,
                       .frame = command.frame});
 }
 
+// Of the frames that a command is about, when there is one that could not be mapped.
+const Error* WriterLoop::mapping_failure(const WriterCommand& command) const {
+  const auto failure_of = [this](FrameId frame) -> const Error* {
+    const std::optional<Error>& failure = frames_.at(frame).failure;
+    return failure ? &*failure : nullptr;
+  };
+  switch (command.op) {
+    case WriterOp::copy:
+    case WriterOp::checksum: return failure_of(command.frame);
+    case WriterOp::copy_frame: {
+      const Error* const failure = failure_of(command.frame);
+      return failure != nullptr ? failure : failure_of(command.from);
+    }
+    default: return nullptr;
+  }
+}
+
+// The service asked before it could know of the failed mapping. Its fence is behind those before it, as always.
+void WriterLoop::fail(const WriterCommand& command, const Error& error) {
+  const FenceId before = in_flight_.empty() ? FenceId{} : in_flight_.back().own;
+  const bool sum = command.op == WriterOp::checksum;
+  in_flight_.push_back({.own = before, .theirs = command.fence, .checksum = sum, .failed = true});
+  if (sum) return;
+  answers_.push_back({.kind = WriterAnswerKind::copy_failed, .native = error.native, .fence = command.fence});
+}
+
 Result<FenceId> WriterLoop::start_map(const WriterCommand& command, UniqueFd& descriptor) {
   const auto use = command.fresh ? HostedFiller::Use::fill : HostedFiller::Use::read;
   const FenceId fence = TRY(filler_.map(command.frame, descriptor.get(), command.bytes, use));
   descriptor.reset();
-  frames_[command.frame] = {.bytes = command.bytes, .writable = command.fresh};
+  frames_[command.frame] = {.bytes = command.bytes, .writable = command.fresh, .failure = {}};
   return fence;
 }
 
@@ -155,12 +177,11 @@ Result<> WriterLoop::check(const WriterCommand& command) const {
   }
   if (frame == frames_.end()) return wrong("frame");
   if (command.op == WriterOp::unmap) return {};
-  if (frame->second.failed && command.op != WriterOp::checksum) return wrong("frame that is not mapped");
   if (command.op == WriterOp::copy) return check_copy(command);
   if (command.op != WriterOp::copy_frame) return {};
   const auto from = frames_.find(command.from);
-  if (from == frames_.end() || from->second.failed || !frame->second.writable ||
-      from->second.bytes != frame->second.bytes || from == frame) {
+  if (from == frames_.end() || !frame->second.writable || from->second.bytes != frame->second.bytes ||
+      from == frame) {
     return wrong("copy of a frame");
   }
   return {};
@@ -222,8 +243,7 @@ Result<> WriterLoop::answer_reached() {
     done = work.theirs;
     if (!work.checksum) continue;
     const std::optional<Result<std::uint64_t>> sum =
-        work.unmapped ? Error{Errc::exhausted, 0, "frame that is not mapped"}
-                      : filler_.take_checksum(work.own);
+        work.failed ? Error{Errc::exhausted, 0, "frame that is not mapped"} : filler_.take_checksum(work.own);
     CHECK(sum);  // Its fence has been reached.
     // The filler may be lost since it said so.
     if (!*sum && sum->error().code == Errc::device) return sum->error();

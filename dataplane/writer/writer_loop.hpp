@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -30,13 +31,13 @@ class WriterLoop {
   struct MappedFrame {
     std::uint64_t bytes = 0;
     bool writable = false;
-    bool failed = false;  // The filler could not map it.
+    std::optional<Error> failure;  // Why the filler could not map it.
   };
   struct InFlight {
     FenceId own{};     // The filler's.
     FenceId theirs{};  // The service's.
     bool checksum = false;
-    bool unmapped = false;  // A checksum of a frame that could not be mapped.
+    bool failed = false;  // Of a frame that could not be mapped: the filler never heard of it.
   };
 
   Result<> wait();
@@ -45,6 +46,8 @@ class WriterLoop {
   Result<bool> carry_out(std::size_t index);
   Result<FenceId> start(const WriterCommand& command, UniqueFd& descriptor);
   void tell_map_failure(const WriterCommand& command, FenceId own);
+  const Error* mapping_failure(const WriterCommand& command) const;
+  void fail(const WriterCommand& command, const Error& error);
   Result<FenceId> start_map(const WriterCommand& command, UniqueFd& descriptor);
   Result<> check(const WriterCommand& command) const;
   Result<> check_copy(const WriterCommand& command) const;

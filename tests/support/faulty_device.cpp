@@ -94,6 +94,11 @@ void FaultyDevice::lose_contents() {
   owner_.wake();
 }
 
+void FaultyDevice::fail_next_copy_of_a_frame(Error error) {
+  const Guard guard(state_.mutex);
+  state_.copy_error = error;
+}
+
 void FaultyDevice::lose_writer() {
   {
     const Guard guard(state_.mutex);
@@ -251,7 +256,16 @@ Result<FenceId> FaultyDevice::Writer::copy_frame(FrameId to, FrameId from) {
   state_.newest = target.last_fence = target.last_write = origin.last_fence =
       TRY(device_.copy_frame(to, from));
   ++state_.copies;
+  if (state_.copy_error)
+    state_.failed_copies.emplace(state_.newest, *std::exchange(state_.copy_error, std::nullopt));
   return state_.newest;
+}
+
+std::optional<Error> FaultyDevice::Writer::take_copy_failure(FenceId fence) {
+  const Guard guard(state_.mutex);
+  if (const auto failed = state_.failed_copies.find(fence); failed != state_.failed_copies.end())
+    return state_.failed_copies.extract(failed).mapped();
+  return device_.take_copy_failure(fence);
 }
 
 DeviceLimits FaultyDevice::Owner::limits() const {

@@ -49,6 +49,8 @@ class FaultyDevice {
   void release_fences();
   // The writer process is gone, until replace_writer(): whatever was in flight is undefined.
   void lose_writer();
+  // It is queued, and nothing is copied.
+  void fail_next_copy_of_a_frame(Error error);
   // The device was gone, and works again before anybody looks.
   void lose_contents();
   // Another one has been started: what was attached before takes no more copies.
@@ -83,6 +85,8 @@ class FaultyDevice {
     mutable std::mutex mutex;
     std::unordered_map<std::uint32_t, FrameState> frames;
     std::uint64_t copies = 0;
+    std::optional<Error> copy_error;  // Of the next copy of a frame.
+    std::map<FenceId, Error> failed_copies;
     struct Source {
       std::span<const std::byte> memory;
       FenceId last_copy{};
@@ -146,6 +150,7 @@ class FaultyDevice {
     Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                          const CopyConversion& conversion) override;
     Result<FenceId> copy_frame(FrameId to, FrameId from) override;
+    std::optional<Error> take_copy_failure(FenceId fence) override;
     Result<FenceId> sum(FrameId frame) override;
     std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override;
     std::span<std::byte> address(FrameId frame) override;

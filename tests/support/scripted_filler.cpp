@@ -29,6 +29,8 @@ void ScriptedFiller::lose(Errc then) {
   loss_told_ = false;
   mapped_.clear();
   failures_.clear();
+  copy_failures_.clear();
+  unmappable_.clear();
   wake_.signal();
 }
 
@@ -50,7 +52,10 @@ Result<FenceId> ScriptedFiller::map(FrameId frame, int fd, std::uint64_t, Use us
   const FenceId fence = TRY(queue());
   CHECK(fd >= 0 && mapped_.insert(frame).second);
   if (use == Use::fill) ++fills_;
-  if (map_error_) failures_.emplace(fence, *std::exchange(map_error_, std::nullopt));
+  if (map_error_) {
+    failures_.emplace(fence, *map_error_);
+    unmappable_.emplace(frame, *std::exchange(map_error_, std::nullopt));
+  }
   return fence;
 }
 
@@ -65,6 +70,7 @@ std::optional<Error> ScriptedFiller::take_map_failure(FenceId fence) {
 Result<FenceId> ScriptedFiller::unmap(FrameId frame) {
   const FenceId fence = TRY(queue());
   CHECK(mapped_.erase(frame) == 1);
+  unmappable_.erase(frame);
   return fence;
 }
 
@@ -72,12 +78,27 @@ Result<FenceId> ScriptedFiller::copy(FrameId frame, std::uint64_t, std::span<con
                                      const CopyConversion&) {
   const FenceId fence = TRY(queue());
   CHECK(mapped_.contains(frame));
+  fail_if_unmappable(fence, frame);
   return fence;
+}
+
+// A real one fails too: it is told of the frame before its map's failure is heard.
+void ScriptedFiller::fail_if_unmappable(FenceId fence, FrameId frame) {
+  if (const auto found = unmappable_.find(frame); found != unmappable_.end())
+    copy_failures_.emplace(fence, found->second);
+}
+
+std::optional<Error> ScriptedFiller::take_copy_failure(FenceId fence) {
+  const auto found = copy_failures_.find(fence);
+  if (found == copy_failures_.end()) return std::nullopt;
+  return copy_failures_.extract(found).mapped();
 }
 
 Result<FenceId> ScriptedFiller::copy_frame(FrameId to, FrameId from) {
   const FenceId fence = TRY(queue());
   CHECK(mapped_.contains(to) && mapped_.contains(from));
+  fail_if_unmappable(fence, to);
+  fail_if_unmappable(fence, from);
   return fence;
 }
 

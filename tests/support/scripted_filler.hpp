@@ -36,6 +36,7 @@ class ScriptedFiller final : public FrameFiller {
   Result<FenceId> drop_source(SourceId) override { return queue(); }
   Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) override;
   std::optional<Error> take_map_failure(FenceId fence) override;
+  std::optional<Error> take_copy_failure(FenceId fence) override;
   Result<FenceId> unmap(FrameId frame) override;
   Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                        const CopyConversion& conversion) override;
@@ -46,11 +47,13 @@ class ScriptedFiller final : public FrameFiller {
 
  private:
   Result<FenceId> queue();
+  void fail_if_unmappable(FenceId fence, FrameId frame);
   Error loss() const { return {loss_told_ ? then_ : Errc::device, 0, "scripted loss"}; }
 
   const EventFd wake_;
   std::set<FrameId> mapped_;
-  std::map<FenceId, Error> failures_;
+  std::map<FenceId, Error> failures_, copy_failures_;
+  std::map<FrameId, Error> unmappable_;
   std::optional<Error> map_error_;
   FenceId newest_{}, reached_{};
   std::uint64_t incarnation_ = 1;

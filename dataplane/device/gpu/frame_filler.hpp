@@ -37,8 +37,14 @@ class FrameFiller {
 
   // `fd` is the caller's and is used until this returns. At the fence the frame is mapped, and zero if it is to be filled.
   virtual Result<FenceId> map(FrameId frame, int fd, std::uint64_t bytes, Use use) = 0;
-  // After the fence of a map: its error, once, if it failed. Then the frame may only be unmapped.
+  // After the fence of a map: its error, once, if it failed. Then the frame is to be unmapped. What is queued for it
+  // meanwhile fails, at once or at its fence.
   virtual std::optional<Error> take_map_failure(FenceId fence) = 0;
+  // After the fence of a copy: its error, once, if nothing was copied because a frame of it could not be mapped.
+  virtual std::optional<Error> take_copy_failure(FenceId fence) {
+    static_cast<void>(fence);
+    return std::nullopt;
+  }
   // REQUIRES: mapped, no fence pending on it. At the fence nothing of it is mapped any more.
   virtual Result<FenceId> unmap(FrameId frame) = 0;
 

@@ -41,9 +41,8 @@ class Writer final : public FrameWriter {
   FenceId drop_source(SourceId source) override {
     return state_.filler().drop_source(source).value_or(FenceId{});
   }
-  // A frame that was made while an earlier filler lived is zeroed once more by this one, and filled by it.
   Result<> attach(FrameId frame) override {
-    TRY(state_.map_now(frame, FrameFiller::Use::fill));
+    TRY(check_mapped_to_fill(frame));
     state_.at(frame).attached = true;
     return {};
   }
@@ -59,12 +58,15 @@ class Writer final : public FrameWriter {
   Result<FenceId> copy_frame(FrameId to, FrameId from) override {
     CHECK(to != from && state_.at(from).attached);
     TRY(check_fillable(to));
-    TRY(state_.map_now(from, FrameFiller::Use::read));
+    TRY(state_.map_to_read(from));
     return state_.filler().copy_frame(to, from);
+  }
+  std::optional<Error> take_copy_failure(FenceId fence) override {
+    return state_.filler().take_copy_failure(fence);
   }
   Result<FenceId> sum(FrameId frame) override {
     CHECK(state_.at(frame).attached);
-    TRY(state_.map_now(frame, FrameFiller::Use::read));
+    TRY(state_.map_to_read(frame));
     return state_.filler().checksum(frame);
   }
   std::optional<Result<std::uint64_t>> take_sum(FenceId fence) override {
@@ -79,6 +81,11 @@ class Writer final : public FrameWriter {
   Result<> check_fillable(FrameId frame) {
     const GpuDeviceState::Frame& entry = state_.at(frame);
     CHECK(entry.attached && state_.owner().published(frame) != FrameAccess::shared_read_only);
+    return check_mapped_to_fill(frame);
+  }
+  // By the filler that zeroed it: no other one fills it.
+  Result<> check_mapped_to_fill(FrameId frame) {
+    const GpuDeviceState::Frame& entry = state_.at(frame);
     if (entry.fillable && state_.is_mapped(entry)) return {};
     return Error{Errc::device, 0, "the frame's writer is lost"};
   }

@@ -4,11 +4,13 @@
 //
 // Invariants:
 //  Z1 A creation is answered `created` only when the filler has zeroed the frame. A frame whose zeroing was under way at
-//     a loss is destroyed, and its creation begins anew.
+//     a loss, or that nobody has heard of yet, is destroyed, and its creation begins anew.
 //  Z2 A frame is given back to the owner only when nothing of the filler maps it: by fence, or because it is lost.
 //  Z3 A loss is told by writer().reached() once at least, before any later fence.
 //  Z4 A frame is filled only by the incarnation of the filler that zeroed it. A later one maps it to read, for
-//     copy_frame.
+//     copy_frame and sum.
+//  Z5 A frame that the driver refuses to map for reading costs what was to read it, and nothing else: it is mapped anew
+//     for whoever comes next.
 //
 // Dataplane thread.
 #pragma once

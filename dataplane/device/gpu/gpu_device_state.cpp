@@ -86,12 +86,13 @@ void GpuDeviceState::begin_destruction(FrameId frame) {
   condemned_.push_back(frame);
 }
 
-Result<> GpuDeviceState::map_now(FrameId frame, FrameFiller::Use use) {
+Result<> GpuDeviceState::map_to_read(FrameId frame) {
   Frame& entry = at(frame);
   if (is_mapped(entry)) return {};
-  TRY(filler_->map(frame, owner_->descriptor(frame), frame_bytes_, use));
+  entry.mapping = TRY(filler_->map(frame, owner_->descriptor(frame), frame_bytes_, FrameFiller::Use::read));
   entry.mapped_by = filler_->incarnation();
-  entry.fillable = use == FrameFiller::Use::fill;
+  entry.fillable = entry.unmappable = false;
+  mapping_.push_back({.fence = entry.mapping, .frame = frame});
   return {};
 }
 
@@ -112,6 +113,10 @@ void GpuDeviceState::poll() {
     owner_->destroy(unmapping_.front().frame);
     unmapping_.pop_front();
   }
+  while (!mapping_.empty() && mapping_.front().fence <= reached_) {
+    hear_of_mapping(mapping_.front());
+    mapping_.pop_front();
+  }
   while (!zeroing_.empty() && zeroing_.front().fence <= reached_) {
     const Zeroing zeroed = zeroing_.front();
     zeroing_.pop_front();
@@ -121,7 +126,8 @@ void GpuDeviceState::poll() {
 }
 
 void GpuDeviceState::pump() {
-  if (condemned_.empty() && made_.empty()) return;
+  if (condemned_.empty() && made_.empty() && unmapped_.empty()) return;
+  while (!unmapped_.empty() && forget_mapping_of(unmapped_.front())) unmapped_.pop_front();
   while (!condemned_.empty() && unmap_next()) {
   }
   while (!made_.empty() && map_next()) {
@@ -141,6 +147,28 @@ bool GpuDeviceState::unmap_next() {
   } else {
     owner_->destroy(frame);
   }
+  return true;
+}
+
+// The frame may be destroyed by now, or another one by its number.
+void GpuDeviceState::hear_of_mapping(const FrameFence& mapped) {
+  const std::optional<Error> failure = filler_->take_map_failure(mapped.fence);
+  const auto found = frames_.find(mapped.frame);
+  if (found == frames_.end() || found->second.mapping != mapped.fence) return;
+  found->second.mapping = FenceId{};
+  if (!failure) return;
+  found->second.unmappable = true;
+  unmapped_.push_back(mapped.frame);
+}
+
+// False when the filler takes no more for now. Until then what uses the frame fails again.
+bool GpuDeviceState::forget_mapping_of(FrameId frame) {
+  const auto found = frames_.find(frame);
+  if (found == frames_.end() || !found->second.unmappable) return true;
+  const Result<FenceId> fence = filler_->unmap(frame);
+  if (!fence && fence.error().code == Errc::busy) return false;
+  found->second.unmappable = false;
+  found->second.mapped_by = 0;
   return true;
 }
 
@@ -173,12 +201,25 @@ void GpuDeviceState::finish_zeroing(const Zeroing& zeroed) {
 
 void GpuDeviceState::lose(Error error) {
   untold_loss_ = error;
-  for (const Unmapping& unmapped : std::exchange(unmapping_, {})) owner_->destroy(unmapped.frame);
+  mapping_.clear();
+  unmapped_.clear();
+  for (const FrameFence& unmapped : std::exchange(unmapping_, {})) owner_->destroy(unmapped.frame);
   for (const FrameId frame : std::exchange(condemned_, {})) owner_->destroy(frame);
-  for (const Zeroing& half : std::exchange(zeroing_, {})) {
-    owner_->destroy(half.creation.frame);
-    owner_->create(half.creation.tag);
+  for (const Zeroing& half : std::exchange(zeroing_, {})) create_again(half.creation);
+  // Those that nobody has heard of: the next filler could not fill what this one zeroed.
+  for (const CreateDone& creation : std::exchange(answers_, {})) {
+    if (creation.result == CreateResult::created) {
+      frames_.erase(creation.frame);
+      create_again(creation);
+    } else {
+      answer(creation);
+    }
   }
+}
+
+void GpuDeviceState::create_again(const CreateDone& creation) {
+  owner_->destroy(creation.frame);
+  owner_->create(creation.tag);
 }
 
 void GpuDeviceState::answer(CreateDone creation) {

@@ -35,6 +35,8 @@ class GpuDeviceState {
   struct Frame {
     std::uint64_t mapped_by = 0;  // Incarnation of the filler.
     bool fillable = false;        // Mapped there to be filled.
+    FenceId mapping{};            // Of its map by map_to_read, until that is answered.
+    bool unmappable = false;      // That failed, and the filler has not been told to forget it.
     bool attached = false;
   };
 
@@ -45,8 +47,9 @@ class GpuDeviceState {
   std::size_t reap(std::span<CreateDone> done);
   void destroy(FrameId frame);
   Result<FenceId> reached();
-  // Maps the frame in the filler of now, if it is not. Errc::device when that is lost.
-  Result<> map_now(FrameId frame, FrameFiller::Use use);
+  // Maps the frame in the filler of now, if it is not. Errc::device when that is lost. If the driver refuses, what uses the
+  // mapping fails, and the next use maps it anew.
+  Result<> map_to_read(FrameId frame);
   Frame& at(FrameId frame);
   bool is_mapped(const Frame& frame) const { return frame.mapped_by == filler_->incarnation(); }
 
@@ -60,7 +63,8 @@ class GpuDeviceState {
     FenceId fence{};
     CreateDone creation;
   };
-  struct Unmapping {
+  // Of a frame, under way.
+  struct FrameFence {
     FenceId fence{};
     FrameId frame{};
   };
@@ -69,9 +73,12 @@ class GpuDeviceState {
   void pump();
   bool map_next();
   bool unmap_next();
+  void hear_of_mapping(const FrameFence& mapped);
+  bool forget_mapping_of(FrameId frame);
   void finish_zeroing(const Zeroing& zeroed);
   void begin_destruction(FrameId frame);
   void lose(Error error);
+  void create_again(const CreateDone& creation);
   void answer(CreateDone creation);
   void fail(const CreateDone& creation, CreateResult result, Error error);
 
@@ -84,7 +91,9 @@ class GpuDeviceState {
   std::deque<CreateDone> made_;                // To be zeroed.
   std::deque<Zeroing> zeroing_;
   std::deque<FrameId> condemned_;  // To be unmapped.
-  std::deque<Unmapping> unmapping_;
+  std::deque<FrameFence> unmapping_;
+  std::deque<FrameFence> mapping_;  // To be read.
+  std::deque<FrameId> unmapped_;    // Could not be mapped, which the filler is to forget.
   std::deque<CreateDone> answers_;
   FenceId reached_{};
   std::optional<Error> untold_loss_;

@@ -107,6 +107,7 @@ DriverCode GpuFrameWriter::unmap_frame(const MappedFrame& frame) {
 Result<FenceId> GpuFrameWriter::copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
                                      const CopyConversion& conversion) {
   TRY(can_queue());
+  TRY(check_mapped(frame));
   MappedFrame& mapped = at(frame);
   CHECK(mapped.use == Use::fill && offset <= mapped.bytes);
   const std::uint64_t room = mapped.bytes - offset;
@@ -197,6 +198,8 @@ Result<> GpuFrameWriter::copy_converted(DeviceAddress to, std::span<const std::b
 Result<FenceId> GpuFrameWriter::copy_frame(FrameId to, FrameId from) {
   TRY(ready_to_queue());
   CHECK(to != from);
+  TRY(check_mapped(to));
+  TRY(check_mapped(from));
   MappedFrame& target = at(to);
   MappedFrame& origin = at(from);
   CHECK(target.use == Use::fill && target.bytes == origin.bytes);
@@ -211,6 +214,7 @@ Result<FenceId> GpuFrameWriter::copy_frame(FrameId to, FrameId from) {
 
 Result<FenceId> GpuFrameWriter::read_out(FrameId frame, std::span<std::byte> to) {
   TRY(ready_to_queue());
+  TRY(check_mapped(frame));
   MappedFrame& mapped = at(frame);
   CHECK(to.size() == mapped.bytes);
   const DriverCode code = context_->copy_out(to.data(), mapped.at, mapped.bytes, stream_of(frame));

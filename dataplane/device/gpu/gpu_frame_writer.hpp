@@ -104,6 +104,7 @@ class GpuFrameWriter final : public FrameFiller {
   Result<> ready_to_queue();
   Result<> can_queue();
   MappedFrame& at(FrameId frame);
+  Result<> check_mapped(FrameId frame);
   StreamHandle stream_of(FrameId frame) const { return streams_[raw(frame) % streams_.size()]; }
   DriverCode map_frame(int fd, MappedFrame& frame, bool& undone);
   DriverCode unmap_frame(const MappedFrame& frame);

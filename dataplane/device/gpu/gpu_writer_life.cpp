@@ -168,6 +168,14 @@ GpuFrameWriter::MappedFrame& GpuFrameWriter::at(FrameId frame) {
   return entry->second;
 }
 
+// Its map's answer may not have been heard yet.
+Result<> GpuFrameWriter::check_mapped(FrameId frame) {
+  const auto entry = frames_.find(raw(frame));
+  CHECK(entry != frames_.end());
+  if (entry->second.failed) return Error{Errc::exhausted, 0, "frame that could not be mapped"};
+  return {};
+}
+
 Error GpuFrameWriter::lose(DriverCode code) {
   const std::lock_guard lock(mutex_);
   if (loss_.ok()) {

@@ -176,6 +176,72 @@ TEST_F(GpuDeviceTurn, APublishedFrameIsASourceForTheNextFillerToo) {
   EXPECT_TRUE(filler_->mapped().contains(clean));
 }
 
+TEST_F(GpuDeviceTurn, ASourceThatCantBeMappedCostsTheCopyAndIsMappedAnewForTheNext) {
+  const FrameId clean = make_attached();
+  ASSERT_TRUE(owner().share(clean, FrameAccess::shared_read_only).has_value());
+  filler_->lose(Errc::device);
+  EXPECT_EQ(writer().reached().error().code, Errc::device);
+  filler_->follow();
+  ASSERT_TRUE(writer().reached().has_value());
+  const FrameId own = make_attached();
+  filler_->fail_next_map({Errc::exhausted, 2, "scripted"});
+  // Both are said before the answer to the map.
+  const Result<FenceId> failing = writer().copy_frame(own, clean), too = writer().copy_frame(own, clean);
+  ASSERT_TRUE(failing.has_value() && too.has_value());
+  filler_->reach_all();
+  ASSERT_TRUE(writer().reached().has_value());
+  for (const FenceId fence : {*failing, *too}) {
+    const std::optional<Error> failure = writer().take_copy_failure(fence);
+    ASSERT_TRUE(failure.has_value());
+    EXPECT_EQ(failure->native, 2);
+  }
+  EXPECT_FALSE(filler_->mapped().contains(clean));
+  const Result<FenceId> copied = writer().copy_frame(own, clean);
+  ASSERT_TRUE(copied.has_value());
+  filler_->reach_all();
+  ASSERT_TRUE(writer().reached().has_value());
+  EXPECT_FALSE(writer().take_copy_failure(*copied).has_value());
+  EXPECT_TRUE(filler_->mapped().contains(clean));
+  for (const FrameId frame : {clean, own}) owner().destroy(frame);
+  filler_->reach_all();
+  ASSERT_TRUE(writer().reached().has_value());
+  EXPECT_TRUE(eventually([&] { return driver_->live_handles() == 0; }));
+}
+
+TEST_F(GpuDeviceTurn, AFrameThatCouldNotBeMappedMayBeDestroyedBeforeThatIsHeard) {
+  const FrameId clean = make_attached();
+  filler_->lose(Errc::device);
+  EXPECT_EQ(writer().reached().error().code, Errc::device);
+  filler_->follow();
+  ASSERT_TRUE(writer().reached().has_value());
+  const FrameId own = make_attached();
+  filler_->fail_next_map({Errc::exhausted, 2, "scripted"});
+  ASSERT_TRUE(writer().copy_frame(own, clean).has_value());
+  owner().destroy(clean);
+  filler_->reach_all();
+  ASSERT_TRUE(writer().reached().has_value());
+  EXPECT_EQ(filler_->mapped(), std::set<FrameId>{own});
+  EXPECT_TRUE(eventually([&] { return driver_->live_handles() == 1; }));
+}
+
+TEST_F(GpuDeviceTurn, ACreationThatNobodyHeardOfIsMadeAnewForTheNextFiller) {
+  owner().create(7);
+  ASSERT_TRUE(turn_until_fills(1));
+  filler_->reach_all();
+  ASSERT_TRUE(writer().reached().has_value());  // It is answered from now on.
+  filler_->lose(Errc::device);
+  EXPECT_EQ(writer().reached().error().code, Errc::device);
+  filler_->follow();
+  ASSERT_TRUE(writer().reached().has_value());
+  ASSERT_TRUE(turn_until_fills(2));
+  filler_->reach_all();
+  const std::vector<CreateDone> done = reap_all(owner(), 1);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done.front().tag, 7u);
+  EXPECT_TRUE(writer().attach(done.front().frame).has_value());
+  EXPECT_TRUE(eventually([&] { return driver_->live_handles() == 1; }));
+}
+
 TEST_F(GpuDeviceTurn, UnmappingsOfALostFillerAreOver) {
   const FrameId frame = make_attached();
   owner().destroy(frame);

@@ -114,6 +114,23 @@ TEST(Pager, MakesAPrivateCopyInTheOverlay) {
   EXPECT_EQ(rig.residency(2, 1), Residency::resident);
 }
 
+// Without a loss of the writer, and once more before anybody is told.
+TEST(Pager, TriesAPrivateCopyThatFailedOnceMore) {
+  PagerRig rig;
+  ScriptedPort* client = rig.start(frame);
+  rig.open_private(2, TableKind::overlay, 1, 1, 1);
+  rig.attach(1, 2, 2);
+  rig.checked.fail_next_copy_of_a_frame({Errc::exhausted, 2, "a driver"});
+  client->say(PeerMakePrivate{.request = 8, .table = 1, .first = 0, .count = 1});
+  rig.settle();
+  const SentGrants grants = client->take<SentGrants>();
+  ASSERT_EQ(grants.pages.size(), 1u);
+  EXPECT_EQ(rig.content(grants.pages[0]), expected_bytes(0, frame, frame));
+  EXPECT_EQ(rig.checked.copies(), 2u);
+  EXPECT_EQ(rig.stats.writer_losses, 0u);
+  EXPECT_EQ(rig.stats.condition, DeviceCondition::ready);
+}
+
 TEST(Pager, RefusesAPrivateCopyWithoutAnOverlay) {
   PagerRig rig;
   ScriptedPort* client = rig.start(frame);

@@ -171,6 +171,36 @@ TEST_F(WriterLoopTest, AFrameThatCantBeMappedIsSaidAndMayBeUnmapped) {
   expect_reached(4);
 }
 
+// The service may have said all of it before it hears that the map failed.
+TEST_F(WriterLoopTest, CopiesOfAFrameThatCouldNotBeMappedFailAndTheWriterLives) {
+  const SharedMemory small(4096), good(frame_bytes), staging(frame_bytes);
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, good, 1);
+  expect_reached(1);
+  say({.op = WriterOp::map, .frame = FrameId{2}, .fence = FenceId{2}, .bytes = frame_bytes},
+      small.file.get());
+  say({.op = WriterOp::copy_frame, .frame = FrameId{1}, .from = FrameId{2}, .fence = FenceId{3}});
+  EXPECT_EQ(next().kind, WriterAnswerKind::map_failed);
+  expect_reached(2);
+  const WriterAnswer failed = next();
+  EXPECT_EQ(failed.kind, WriterAnswerKind::copy_failed);
+  EXPECT_EQ(failed.fence, FenceId{3});
+  expect_reached(3);
+  map_fresh(FrameId{3}, small, 4);
+  say({.op = WriterOp::copy, .frame = FrameId{3}, .fence = FenceId{5}, .bytes = 100});
+  EXPECT_EQ(next().kind, WriterAnswerKind::map_failed);
+  expect_reached(4);
+  EXPECT_EQ(next().kind, WriterAnswerKind::copy_failed);
+  expect_reached(5);
+  say({.op = WriterOp::unmap, .frame = FrameId{2}, .fence = FenceId{6}});
+  expect_reached(6);
+  say({.op = WriterOp::map, .frame = FrameId{2}, .fence = FenceId{7}, .bytes = frame_bytes},
+      staging.file.get());
+  expect_reached(7);
+  say({.op = WriterOp::copy_frame, .frame = FrameId{1}, .from = FrameId{2}, .fence = FenceId{8}});
+  expect_reached(8);
+}
+
 TEST_F(WriterLoopTest, PingsAreAnswered) {
   say({.op = WriterOp::ping});
   EXPECT_EQ(next().kind, WriterAnswerKind::pong);
