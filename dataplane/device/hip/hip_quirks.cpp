@@ -13,22 +13,28 @@ struct Row {
   int from_major, from_minor;
   HipSupport support;
   HipImport import;
+  HipReturn memory_returns;
   std::uint32_t descriptors_per_frame;
   const char* why;
 };
 
 // Each row holds until the next one begins.
 constexpr std::array rows{
-    Row{0, 0, HipSupport::refused, HipImport::by_pointer, 1,
+    Row{0, 0, HipSupport::refused, HipImport::by_pointer, HipReturn::with_last_use, 1,
         "before ROCm 6.0 there is no virtual memory management, and 5.2 orders its structures differently"},
-    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, 1,
+    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, HipReturn::with_last_use, 1,
         "before ROCm 6.2 memory can't be exported as a descriptor"},
-    Row{6, 2, HipSupport::full, HipImport::by_pointer, 1, ""},
-    Row{7, 1, HipSupport::full, HipImport::by_value, 1, ""},
-    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, 1,
+    Row{6, 2, HipSupport::full, HipImport::by_pointer, HipReturn::with_last_use, 1, ""},
+    Row{7, 1, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 1, ""},
+    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, HipReturn::with_range, 1,
         "ROCm 7.2 gives memory back only when its address range is freed"},
-    Row{7, 3, HipSupport::full, HipImport::by_value, 2, ""},
+    Row{7, 3, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 2, ""},
 };
+
+// A page that is evicted would stay used, as long as its table is open.
+static_assert(std::ranges::none_of(rows, [](const Row& row) {
+  return row.memory_returns == HipReturn::with_range && row.support == HipSupport::full;
+}));
 
 constexpr std::array<std::string_view, 3> proven{"gfx90a", "gfx942", "gfx1100"};
 
@@ -56,6 +62,7 @@ HipQuirks hip_quirks(const HipVersion& version) {
   return {.support = last->support,
           .why = last->why,
           .import = last->import,
+          .memory_returns = last->memory_returns,
           .descriptors_per_frame = last->descriptors_per_frame};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between versions of the HIP runtime. Each row comes from the runtime's source or from reports of its
-// users. A runtime that does not tell its version is refused. Whether memory comes back with its address range alone is
-// measured by the self-test, whatever the version.
+// users. A runtime that does not tell its version is refused. Whether memory comes back only with its address range is
+// measured by the self-test too, whatever the version.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,16 @@ enum class HipImport : std::uint8_t {
   by_value,    // or the descriptor itself.
 };
 
+enum class HipReturn : std::uint8_t {
+  with_last_use,  // Memory is free when nothing maps or holds it,
+  with_range,  // or only when the whole address range is freed that it was mapped in: a VA group (decision 18).
+};
+
 struct HipQuirks {
   HipSupport support = HipSupport::refused;
   std::string why;  // Of anything but `full`.
   HipImport import = HipImport::by_pointer;
+  HipReturn memory_returns = HipReturn::with_last_use;  // `full` is never with_range.
   // Unmapping leaves pages that a stray access may touch: the range is to be made inaccessible by hand.
   bool unmap_leaves_access = true;
   // Allocations of some versions hold one of their own besides the exported one.

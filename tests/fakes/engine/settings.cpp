@@ -66,7 +66,7 @@ Quirks quirks_of_hip(int version) {
   quirks.no_sharing = version < 60'200'000;
   quirks.fd_by_pointer = version < 70'100'000;
   quirks.unprotected_unmap = true;
-  quirks.keep_until_free = version >= 70'200'000;
+  quirks.keep_until_free = version / 100'000 == 702;
   quirks.deferred_import = version >= 70'000'000;
   quirks.current_device = version >= 70'000'000;
   quirks.coarse_access = true;

@@ -27,7 +27,7 @@ struct Quirks {
   bool fd_by_pointer = false;  // Below 7.1: import takes a pointer to the descriptor.
   bool unprotected_unmap =
       false;  // After unmap the range is open to stray accesses until the caller protects it.
-  bool keep_until_free = false;  // 7.2: memory goes back only when the address range is freed.
+  bool keep_until_free = false;  // 7.2 alone: memory goes back only when the address range is freed.
   bool deferred_import = false;  // 7.x: the descriptor must stay open until access is set; export works once.
   bool current_device = false;   // 7.x: creates on the current device, whatever the properties say.
   bool coarse_access = false;    // Access only in multiples of the recommended granularity.

@@ -109,6 +109,11 @@ TEST(HipQuirks, FollowTheVersion) {
   for (const auto& [major, minor] : {std::pair{6, 2}, {7, 0}, {7, 1}}) {
     EXPECT_EQ(of(major, minor).descriptors_per_frame, 1u);
   }
+  for (const auto& [major, minor] : {std::pair{6, 2}, {6, 4}, {7, 0}, {7, 1}, {7, 2}, {7, 3}, {7, 14}}) {
+    const bool with_range = major == 7 && minor == 2;
+    EXPECT_EQ(of(major, minor).memory_returns == HipReturn::with_range, with_range) << major << "." << minor;
+    EXPECT_EQ(of(major, minor).support == HipSupport::full, !with_range) << major << "." << minor;
+  }
   EXPECT_EQ(to_text(hip_version(50221153)), "5.2.21153");
 }
 

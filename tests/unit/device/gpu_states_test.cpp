@@ -11,9 +11,14 @@
 #include <gtest/gtest.h>
 
 #include "dataplane/base/units.hpp"
+#include "dataplane/device/gpu/gpu_device.hpp"
+#include "dataplane/device/gpu/gpu_frame_writer.hpp"
 #include "dataplane/device/gpu/self_test.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
+#include "tests/support/drive_device.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
+#include "tests/support/fixed_headroom.hpp"
 #include "tests/support/in_child.hpp"
 
 namespace penstock {
@@ -172,6 +177,46 @@ TEST(GpuSelfTest, PassesOnEachDriverThatCanBeUsed) {
 TEST(GpuSelfTest, FindsMemoryThatOnlyItsRangeGivesBack) {
   EXPECT_EQ(self_test("hip-7.1", {{"PENSTOCK_FAKE_QUIRKS", "+keep_until_free"}}),
             "memory comes back only when its address range is freed");
+}
+
+// What the table says of a version is what the version does: sharing is on where the self-test passes, and nowhere else.
+TEST(GpuSelfTest, AgreesWithTheTableOfVersions) {
+  for (const char* version : {"6.2", "6.3", "6.4", "7.0", "7.1", "7.2", "7.3", "7.14"}) {
+    const std::string name = std::string("hip-") + version;
+    const std::string told = with_fake(name, {}, [](const FakeGpu& fake) {
+      GpuDescription gpu = fake.gpu()->description();
+      return gpu.has_vmm ? std::string("passed") : gpu.why_no_vmm;
+    });
+    const std::string found = self_test(name, {}, 2 * mib);
+    if (told == "passed") {
+      EXPECT_EQ(found, "passed") << name;
+    } else {
+      EXPECT_EQ(told, "ROCm 7.2 gives memory back only when its address range is freed") << name;
+      EXPECT_EQ(found, "memory comes back only when its address range is freed") << name;
+    }
+  }
+}
+
+// The group of the writer is one frame (G8), so that it gives back each by itself whatever the version.
+TEST(GpuSelfTest, AWriterGivesEachFrameBackWithItsOwnRange) {
+  constexpr std::uint64_t frame = 2 * mib;
+  const std::string found = with_fake(
+      "hip-7.1", {{"PENSTOCK_FAKE_QUIRKS", "+keep_until_free"}}, [](const FakeGpu& fake) -> std::string {
+        const std::shared_ptr<GpuDriver> gpu = fake.gpu();
+        auto owner = GpuFrameOwner::open(gpu, {.frame_bytes = frame, .capacity_bytes = 4 * frame},
+                                         std::make_shared<FixedHeadroom>());
+        auto writer = GpuFrameWriter::open(gpu, {});
+        if (!owner || !writer) return "not opened";
+        auto device = GpuDevice::open(std::move(*owner), std::move(*writer));
+        if (!device) return "not opened";
+        const auto first = make_frame((*device)->owner()), second = make_frame((*device)->owner());
+        if (!first || !second || fake.used_bytes() != 2 * frame) return "not made";
+        (*device)->owner().destroy(*first);
+        const bool given_back = eventually(
+            [&] { return (*device)->writer().reached().has_value() && fake.used_bytes() == frame; });
+        return given_back ? "given back" : "kept";
+      });
+  EXPECT_EQ(found, "given back");
 }
 
 TEST(GpuSelfTest, NamesTheStepThatFailsAndLeavesNothing) {

@@ -195,6 +195,41 @@ TEST_F(FakeHip, Version72GivesMemoryBackOnlyWithTheAddressRange) {
   EXPECT_EQ(penstock_fake_used_bytes(0), 0U);
 }
 
+// Of two frames in one range neither comes back before both are unmapped and the range is freed.
+TEST_F(FakeHip, Version72GivesAGroupInOneRangeBackTogether) {
+  become("7.2");
+  const HipMemHandle first = create(), second = create();
+  HipAddress group = nullptr;
+  ASSERT_EQ(hipMemAddressReserve(&group, 2 * frame_bytes, 0, nullptr, 0), hip_success);
+  const HipAddress behind = static_cast<char*>(group) + frame_bytes;
+  ASSERT_EQ(hipMemMap(group, frame_bytes, 0, first, 0), hip_success);
+  ASSERT_EQ(hipMemMap(behind, frame_bytes, 0, second, 0), hip_success);
+  for (const HipMemHandle handle : {first, second}) EXPECT_EQ(hipMemRelease(handle), hip_success);
+  EXPECT_EQ(hipMemUnmap(group, frame_bytes), hip_success);
+  protect(group);
+  EXPECT_EQ(penstock_fake_used_bytes(0), 2 * frame_bytes);
+  EXPECT_EQ(hipMemUnmap(behind, frame_bytes), hip_success);
+  protect(behind);
+  EXPECT_EQ(penstock_fake_used_bytes(0), 2 * frame_bytes);
+  EXPECT_EQ(hipMemAddressFree(group, 2 * frame_bytes), hip_success);
+  EXPECT_EQ(penstock_fake_used_bytes(0), 0U);
+}
+
+// Of the versions after it nobody tells so; the self-test measures each.
+TEST_F(FakeHip, OtherVersionsGiveMemoryBackWithItsLastUse) {
+  for (const char* version : {"6.2", "6.4", "7.1", "7.3", "7.14"}) {
+    become(version);
+    const HipMemHandle handle = create();
+    const HipAddress address = reserve();
+    ASSERT_EQ(hipMemMap(address, frame_bytes, 0, handle, 0), hip_success);
+    EXPECT_EQ(hipMemUnmap(address, frame_bytes), hip_success);
+    protect(address);
+    EXPECT_EQ(hipMemRelease(handle), hip_success);
+    EXPECT_EQ(penstock_fake_used_bytes(0), 0U) << version;
+    EXPECT_EQ(hipMemAddressFree(address, frame_bytes), hip_success);
+  }
+}
+
 TEST_F(FakeHipDeathTest, MemoryIsMadeOnTheCurrentDevice) {
   ::setenv("PENSTOCK_FAKE_DEVICES", "2", 1);
   penstock_fake_read_settings();
