@@ -32,14 +32,18 @@ DriverCode identify(const CudaTable& table, CudaDevice device, GpuIdentity& iden
   return located;
 }
 
-DriverCode describe(const CudaTable& table, CudaDevice device, GpuDescription& gpu) {
+DriverCode describe(const LoadedCuda& loaded, CudaDevice device, GpuDescription& gpu) {
+  const CudaTable& table = loaded.table;
   if (const DriverCode code = identify(table, device, gpu.identity); !code.ok()) return code;
   std::size_t total = 0;
   const DriverCode sized{table.device_total_mem(&total, device), "cuDeviceTotalMem"};
   if (!sized.ok()) return sized;
   gpu.total_bytes = total;
   gpu.shares_host_memory = has(table, cuda_attribute_integrated, device);
-  if (!has(table, cuda_attribute_virtual_memory_management_supported, device)) {
+  if (!loaded.no_vmm.empty()) {
+    gpu.why_no_vmm =
+        fmt::format("the driver lacks {}: virtual memory management came with CUDA 10.2", loaded.no_vmm);
+  } else if (!has(table, cuda_attribute_virtual_memory_management_supported, device)) {
     gpu.why_no_vmm = "this GPU or its virtualisation has no virtual memory management";
   } else if (!has(table, cuda_attribute_posix_file_descriptor_supported, device)) {
     gpu.why_no_vmm = "memory of this GPU can't be exported as a descriptor";
@@ -104,7 +108,7 @@ OpenedVendor open_cuda(DriverLoading loading) {
     GpuDescription gpu;
     gpu.identity.vendor = GpuVendor::cuda;
     DriverCode code{table->device_get(&device, ordinal), "cuDeviceGet"};
-    if (code.ok()) code = describe(*table, device, gpu);
+    if (code.ok()) code = describe(loaded, device, gpu);
     // One GPU that fell off the bus must not take the others with it.
     if (!code.ok()) {
       report = report_of(std::move(report), code);

@@ -9,6 +9,7 @@ namespace penstock {
 namespace {
 
 constexpr const char* library_name = "libcuda.so.1";
+constexpr int vmm_version = 10020;
 
 // Finds symbols: through the driver's own search at the version that introduced each one, since a plain name may be the
 // form of an older version; by dlsym under the full name only in drivers older than 11.3, which have no such search.
@@ -27,9 +28,16 @@ class CudaSymbols {
     function = reinterpret_cast<Function>(address);
     if (address == nullptr && missing_.empty()) missing_ = symbol;
   }
+  // Of virtual memory management: a driver without it is still one to copy whole tables with.
+  template <class Function>
+  void find_vmm(Function& function, const char* symbol) {
+    function = reinterpret_cast<Function>(search(symbol, vmm_version, nullptr));
+    if (function == nullptr && no_vmm_.empty()) no_vmm_ = symbol;
+  }
 
   bool is_stub() const { return stub_; }
   const std::string& missing() const { return missing_; }
+  const std::string& no_vmm() const { return no_vmm_; }
 
  private:
   void* search(const char* symbol, int version, const char* plain) {
@@ -48,7 +56,7 @@ class CudaSymbols {
   CudaGetProcAddressV2 v2_;
   CudaGetProcAddressV1 v1_;
   bool stub_ = false;
-  std::string missing_;
+  std::string missing_, no_vmm_;
 };
 
 void find_devices(CudaSymbols& symbols, CudaTable& table) {
@@ -63,16 +71,16 @@ void find_devices(CudaSymbols& symbols, CudaTable& table) {
 }
 
 void find_memory(CudaSymbols& symbols, CudaTable& table) {
-  symbols.find(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity", 10020);
-  symbols.find(table.mem_create, "cuMemCreate", 10020);
-  symbols.find(table.mem_release, "cuMemRelease", 10020);
-  symbols.find(table.mem_export, "cuMemExportToShareableHandle", 10020);
-  symbols.find(table.mem_import, "cuMemImportFromShareableHandle", 10020);
-  symbols.find(table.mem_address_reserve, "cuMemAddressReserve", 10020);
-  symbols.find(table.mem_address_free, "cuMemAddressFree", 10020);
-  symbols.find(table.mem_map, "cuMemMap", 10020);
-  symbols.find(table.mem_unmap, "cuMemUnmap", 10020);
-  symbols.find(table.mem_set_access, "cuMemSetAccess", 10020);
+  symbols.find_vmm(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
+  symbols.find_vmm(table.mem_create, "cuMemCreate");
+  symbols.find_vmm(table.mem_release, "cuMemRelease");
+  symbols.find_vmm(table.mem_export, "cuMemExportToShareableHandle");
+  symbols.find_vmm(table.mem_import, "cuMemImportFromShareableHandle");
+  symbols.find_vmm(table.mem_address_reserve, "cuMemAddressReserve");
+  symbols.find_vmm(table.mem_address_free, "cuMemAddressFree");
+  symbols.find_vmm(table.mem_map, "cuMemMap");
+  symbols.find_vmm(table.mem_unmap, "cuMemUnmap");
+  symbols.find_vmm(table.mem_set_access, "cuMemSetAccess");
 }
 
 void find_work(CudaSymbols& symbols, CudaTable& table) {
@@ -134,6 +142,7 @@ LoadedCuda load_cuda(int open_flags) {
   find_work(symbols, loaded.table);
   find_with_older_forms(symbols, loaded.table);
   loaded.detail = symbols.missing();
+  loaded.no_vmm = symbols.no_vmm();
   loaded.state = symbols.is_stub()            ? LoadedCuda::State::stub
                  : !symbols.missing().empty() ? LoadedCuda::State::incomplete
                                               : LoadedCuda::State::loaded;

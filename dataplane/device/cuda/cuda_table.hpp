@@ -72,6 +72,8 @@ struct LoadedCuda {
   CudaTable table;
   std::string library;
   std::string detail;  // What the loader said, or which function is missing.
+  std::string
+      no_vmm;  // Which one of virtual memory management is missing; the others of the table are there.
 };
 // `open_flags`: of dlopen, besides RTLD_NOW and RTLD_LOCAL.
 LoadedCuda load_cuda(int open_flags = 0);

@@ -15,9 +15,9 @@
 namespace penstock {
 
 enum class VendorState : std::uint8_t {
-  absent,              // No library of this vendor.
-  without_device,      // The library is there (or only the toolkit's stub), a GPU is not.
-  broken,              // Too old, at odds with the kernel's driver, incomplete, or it does not answer.
+  absent,          // No library of this vendor.
+  without_device,  // The library is there (or only the toolkit's stub), a GPU is not.
+  broken,  // Too old, at odds with the kernel's driver, incomplete but for VMM, or it does not answer.
   usable_without_vmm,  // GPUs, but none whose memory can be shared page by page (decision 10).
   usable,
 };

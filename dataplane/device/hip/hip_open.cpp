@@ -47,7 +47,8 @@ std::string architecture_of(const HipTable& table, HipDevice device) {
   return std::string(told.substr(0, told.find(':')));
 }
 
-DriverCode describe(const HipTable& table, const HipQuirks& quirks, HipDevice device, GpuDescription& gpu) {
+DriverCode describe(const LoadedHip& loaded, const HipQuirks& quirks, HipDevice device, GpuDescription& gpu) {
+  const HipTable& table = loaded.table;
   if (const DriverCode code = identify(table, device, gpu.identity); !code.ok()) return code;
   std::size_t total = 0;
   const DriverCode sized{table.device_total_mem(&total, device), "hipDeviceTotalMem"};
@@ -59,6 +60,8 @@ DriverCode describe(const HipTable& table, const HipQuirks& quirks, HipDevice de
   gpu.is_experimental = !gpu.architecture.empty() && !is_proven(gpu.architecture);
   if (quirks.support != HipSupport::full) {
     gpu.why_no_vmm = quirks.why;
+  } else if (!loaded.no_vmm.empty()) {
+    gpu.why_no_vmm = fmt::format("the runtime lacks {}", loaded.no_vmm);
   } else if (!has(table, hip_attribute_virtual_memory_management_supported, device)) {
     gpu.why_no_vmm = "this GPU or its kernel driver has no virtual memory management";
   } else {
@@ -129,7 +132,7 @@ OpenedVendor open_hip(DriverLoading loading) {
     GpuDescription gpu;
     gpu.identity.vendor = GpuVendor::hip;
     DriverCode code{table->device_get(&device, ordinal), "hipDeviceGet"};
-    if (code.ok()) code = describe(*table, quirks, device, gpu);
+    if (code.ok()) code = describe(loaded, quirks, device, gpu);
     if (!code.ok()) {
       report = report_of(std::move(report), code);
       continue;

@@ -20,11 +20,18 @@ class HipSymbols {
     function = reinterpret_cast<Function>(::dlsym(library_, symbol));
     if (function == nullptr && missing_.empty()) missing_ = symbol;
   }
+  // Of virtual memory management: a runtime without it is still one to copy whole tables with.
+  template <class Function>
+  void find_vmm(Function& function, const char* symbol) {
+    function = reinterpret_cast<Function>(::dlsym(library_, symbol));
+    if (function == nullptr && no_vmm_.empty()) no_vmm_ = symbol;
+  }
   const std::string& missing() const { return missing_; }
+  const std::string& no_vmm() const { return no_vmm_; }
 
  private:
   void* library_;
-  std::string missing_;
+  std::string missing_, no_vmm_;
 };
 
 void find_devices(HipSymbols& symbols, HipTable& table) {
@@ -42,16 +49,16 @@ void find_devices(HipSymbols& symbols, HipTable& table) {
 }
 
 void find_memory(HipSymbols& symbols, HipTable& table) {
-  symbols.find(table.mem_get_allocation_granularity, "hipMemGetAllocationGranularity");
-  symbols.find(table.mem_create, "hipMemCreate");
-  symbols.find(table.mem_release, "hipMemRelease");
-  symbols.find(table.mem_export, "hipMemExportToShareableHandle");
-  symbols.find(table.mem_import, "hipMemImportFromShareableHandle");
-  symbols.find(table.mem_address_reserve, "hipMemAddressReserve");
-  symbols.find(table.mem_address_free, "hipMemAddressFree");
-  symbols.find(table.mem_map, "hipMemMap");
-  symbols.find(table.mem_unmap, "hipMemUnmap");
-  symbols.find(table.mem_set_access, "hipMemSetAccess");
+  symbols.find_vmm(table.mem_get_allocation_granularity, "hipMemGetAllocationGranularity");
+  symbols.find_vmm(table.mem_create, "hipMemCreate");
+  symbols.find_vmm(table.mem_release, "hipMemRelease");
+  symbols.find_vmm(table.mem_export, "hipMemExportToShareableHandle");
+  symbols.find_vmm(table.mem_import, "hipMemImportFromShareableHandle");
+  symbols.find_vmm(table.mem_address_reserve, "hipMemAddressReserve");
+  symbols.find_vmm(table.mem_address_free, "hipMemAddressFree");
+  symbols.find_vmm(table.mem_map, "hipMemMap");
+  symbols.find_vmm(table.mem_unmap, "hipMemUnmap");
+  symbols.find_vmm(table.mem_set_access, "hipMemSetAccess");
 }
 
 void find_work(HipSymbols& symbols, HipTable& table) {
@@ -105,6 +112,7 @@ LoadedHip load_hip(int open_flags) {
   find_memory(symbols, loaded.table);
   find_work(symbols, loaded.table);
   loaded.detail = symbols.missing();
+  loaded.no_vmm = symbols.no_vmm();
   loaded.state = symbols.missing().empty() ? LoadedHip::State::loaded : LoadedHip::State::incomplete;
   return loaded;
 }

@@ -66,6 +66,8 @@ struct LoadedHip {
   HipTable table;
   std::string library;
   std::string detail;  // What the loader said, or which function is missing.
+  std::string
+      no_vmm;  // Which one of virtual memory management is missing; the others of the table are there.
 };
 // `open_flags`: of dlopen, besides RTLD_NOW and RTLD_LOCAL. The newest major version that is installed.
 LoadedHip load_hip(int open_flags = 0);

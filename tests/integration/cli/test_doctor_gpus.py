@@ -104,12 +104,17 @@ class DoctorGpus(unittest.TestCase):
         self.assertEqual(state(doctor("cuda", PENSTOCK_FAKE_STUB="1"), "cuda"), "without_device")
         self.assertEqual(state(doctor("hip", PENSTOCK_FAKE_DEVICES="0"), "hip"), "without_device")
         self.assertEqual(state(doctor("hip", PENSTOCK_FAKE_HIP_VERSION="5.2"), "hip"), "broken")
-        report = doctor("hip", PENSTOCK_FAKE_HIP_VERSION="7.2")
-        self.assertEqual(state(report, "hip"), "usable_without_vmm")
-        self.assertNotIn("self_test", report["gpus"][0])
-        check = next(check for check in report["checks"] if check["name"] == report["gpus"][0]["id"])
-        self.assertEqual(check["state"], "degraded")
-        self.assertIn("whole tables of their own", check["remedy"])
+        # By its version, or because the library has no such function.
+        for folder, more in (("hip", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"}), ("hip_without_vmm", {}),
+                             ("cuda", {"PENSTOCK_FAKE_CUDA_VERSION": "10010"})):
+            with self.subTest(folder, **more):
+                report = doctor(folder, **more)
+                self.assertEqual(state(report, folder.split("_")[0]), "usable_without_vmm")
+                self.assertNotIn("self_test", report["gpus"][0])
+                check = next(check for check in report["checks"] if check["name"] == report["gpus"][0]["id"])
+                self.assertEqual(check["state"], "degraded")
+                self.assertIn("usable without sharing", check["detail"])
+                self.assertIn("whole tables of their own", check["remedy"])
 
     def test_no_program_is_linked_with_a_driver(self):
         for program in PROGRAMS:

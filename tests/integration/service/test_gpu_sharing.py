@@ -44,6 +44,9 @@ class GpuSharing(OnFakes):
     def test_without_page_by_page_memory_nothing_is_shared_there_and_that_is_said_once(self) -> None:
         # Clients then use host memory as the device, and copy whole tables to their GPU.
         for vendor, more, why in (("cuda", {"PENSTOCK_FAKE_NO_VMM": "1"}, "virtual memory management"),
+                                  ("cuda", {"PENSTOCK_FAKE_CUDA_VERSION": "10010"}, "lacks cuMemGetAllocationGranularity"),
+                                  ("hip", {"LD_LIBRARY_PATH": str(fakes("hip_without_vmm"))},
+                                   "lacks hipMemGetAllocationGranularity"),
                                   ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "6.1"}, "6.2"),
                                   ("hip", {"PENSTOCK_FAKE_HIP_VERSION": "7.2"}, "address range")):
             with self.subTest(more):

@@ -79,8 +79,8 @@ TEST(GpuStates, ADriverWithoutAGpuIsWithoutDevice) {
 }
 
 TEST(GpuStates, ATooOldDriverIsBroken) {
-  EXPECT_EQ(state("cuda", {{"PENSTOCK_FAKE_CUDA_VERSION", "10010"}}),
-            "broken: the driver lacks cuMemGetAllocationGranularity");
+  EXPECT_EQ(state("cuda", {{"PENSTOCK_FAKE_CUDA_VERSION", "6000"}}),
+            "broken: the driver lacks cuDevicePrimaryCtxRetain");
   const std::string old = state("hip-5.2", {});
   EXPECT_TRUE(old.starts_with("broken: before ROCm 6.0")) << old;
 }
@@ -117,6 +117,33 @@ TEST(GpuStates, WithoutVmmNothingIsShared) {
   expect(state("cuda", {{"PENSTOCK_FAKE_NO_VMM", "1"}}), "no virtual memory management");
   expect(state("hip-6.1", {}), "before ROCm 6.2");
   expect(state("hip-7.2", {}), "only when its address range is freed");
+}
+
+// Whole tables can be copied to it, as its other functions are there.
+TEST(GpuStates, ALibraryThatLacksTheFunctionsOfVmmIsUsableWithoutIt) {
+  const auto copies = [](const OpenedVendor& opened) -> std::string {
+    std::string text = fmt::format("{}: {}", vendor_state_name(opened.report.state), opened.report.detail);
+    std::unique_ptr<DriverContext> context;
+    DeviceAddress at{};
+    if (opened.gpus.empty() || !opened.gpus.front()->open_context(context).ok() ||
+        !context->allocate(2 * mib, at).ok() || !context->free(at).ok()) {
+      text += " and no copies";
+    }
+    return text;
+  };
+  EXPECT_EQ(
+      with_fake("cuda", {{"PENSTOCK_FAKE_CUDA_VERSION", "10010"}},
+                [&](const FakeGpu& fake) { return copies(fake.open()); }),
+      "usable_without_vmm: 1 GPU, sharing is off: the driver lacks cuMemGetAllocationGranularity: virtual "
+      "memory management came with CUDA 10.2");
+  const char* build = std::getenv("PENSTOCK_BUILD_DIR");
+  ASSERT_NE(build, nullptr);
+  const std::string library = std::string(build) + "/fakes/hip_without_vmm/libamdhip64.so.6";
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              if (::dlopen(library.c_str(), RTLD_NOW) == nullptr) return ::dlerror();
+              return copies(open_vendor(GpuVendor::hip, DriverLoading::load));
+            }),
+            "usable_without_vmm: 1 GPU, sharing is off: the runtime lacks hipMemGetAllocationGranularity");
 }
 
 TEST(GpuStates, AWorkingDriverIsUsable) {
