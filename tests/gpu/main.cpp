@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_experiments: runs the experiments on this machine's GPU, each in a process of its own, and prints one JSON object.
+// gpu_experiments: runs the experiments on this machine's GPU, each in a process of its own, and prints one line of JSON as
+// each ends. An experiment has --limit seconds, all together --budget: what has no time left is skipped by name.
 //
-//   gpu_experiments [--vendor cuda|hip] [--small] [--limit SECONDS] [ID...]
+//   gpu_experiments [--vendor cuda|hip] [--small] [--limit SECONDS] [--budget SECONDS] [ID...]
 //
 // Exit: 0 all as expected or skipped, 1 an experiment contradicts what the service relies on, 2 wrong usage.
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +47,7 @@ constexpr Experiment experiments[] = {
 
 struct Options {
   int limit_s = 60;
+  int budget_s = 400;
   std::vector<std::string_view> wanted;
 };
 
@@ -63,6 +67,8 @@ std::optional<Options> parse(int count, char** arguments) {
       scale().vendor = std::string_view(arguments[++at]) == "hip" ? GpuVendor::hip : GpuVendor::cuda;
     } else if (argument == "--limit" && has_value) {
       options.limit_s = std::atoi(arguments[++at]);
+    } else if (argument == "--budget" && has_value) {
+      options.budget_s = std::atoi(arguments[++at]);
     } else if (!argument.starts_with("-")) {
       options.wanted.push_back(argument);
     } else {
@@ -87,12 +93,20 @@ bool is_wanted(const Options& options, std::string_view id) {
   ::_exit(!written ? 3 : report.state() == State::contradicts ? 1 : 0);
 }
 
+using Clock = std::chrono::steady_clock;
+
+int milliseconds_until(Clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+  return left > 0 ? static_cast<int>(left) : 0;
+}
+
 // All that comes until the end of the pipe or the limit; empty in the latter case.
 std::string answer_of(int from, int limit_s) {
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(limit_s);
   std::string answer;
   std::array<char, 65536> part{};
   pollfd waiting{.fd = from, .events = POLLIN, .revents = 0};
-  while (::poll(&waiting, 1, limit_s * 1000) > 0) {
+  while (::poll(&waiting, 1, milliseconds_until(end)) > 0) {
     const ssize_t size = ::read(from, part.data(), part.size());
     if (size <= 0) return answer;
     answer.append(part.data(), static_cast<std::size_t>(size));
@@ -126,18 +140,24 @@ std::string run_apart(const Experiment& experiment, int limit_s, bool& all_well)
   return report.to_json(experiment.id, experiment.name, seconds);
 }
 
+std::string skip_for_lack_of_time(const Experiment& experiment, const Options& options) {
+  Report report;
+  report.skip(fmt::format("requires more time: the {} s of all experiments are over", options.budget_s));
+  return report.to_json(experiment.id, experiment.name, 0);
+}
+
 int run_all(const Options& options) {
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(options.budget_s);
   bool all_well = true;
-  std::fputs("{\"experiments\":[", stdout);
-  const char* separator = "\n";
   for (const Experiment& experiment : experiments) {
     if (!is_wanted(options, experiment.id)) continue;
+    const int left_s = milliseconds_until(end) / 1000;
+    const std::string json = left_s == 0 ? skip_for_lack_of_time(experiment, options)
+                                         : run_apart(experiment, std::min(options.limit_s, left_s), all_well);
+    std::puts(json.c_str());
+    // Whoever ends this program has what is there by then.
     std::fflush(stdout);
-    const std::string json = run_apart(experiment, options.limit_s, all_well);
-    std::printf("%s%s", separator, json.c_str());
-    separator = ",\n";
   }
-  std::puts("\n]}");
   return all_well ? 0 : 1;
 }
 
@@ -147,6 +167,8 @@ int run_all(const Options& options) {
 int main(int count, char** arguments) {
   const auto options = penstock::gpu_check::parse(count, arguments);
   if (options) return penstock::gpu_check::run_all(*options);
-  std::fputs("usage: gpu_experiments [--vendor cuda|hip] [--small] [--limit SECONDS] [ID...]\n", stderr);
+  std::fputs(
+      "usage: gpu_experiments [--vendor cuda|hip] [--small] [--limit SECONDS] [--budget SECONDS] [ID...]\n",
+      stderr);
   return 2;
 }
