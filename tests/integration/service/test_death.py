@@ -12,7 +12,8 @@ import unittest
 
 import daemon
 import wire
-from test_gpu_devices import fakes, needs_fakes
+from on_gpu import OnGpu
+from test_gpu_devices import needs_fakes
 
 STEPS = ("connected", "asked", "loading", "unacknowledged", "holding", "waited-for")
 BOOKED = 5000 * daemon.MIB  # Of 8192: no second one fits.
@@ -52,20 +53,6 @@ def live(socket_path: str, checkpoint: str, step: str) -> None:
 def done(*_kept: object) -> None:
     print("here", flush=True)
     sys.stdin.read()
-
-
-class OnGpu(daemon.Daemon):
-    def __init__(self, vendor: str) -> None:
-        self.vendor = vendor
-        super().__init__(capacity="8192MiB", environment={"LD_LIBRARY_PATH": str(fakes(vendor)),
-                                                          "PENSTOCK_FAKE_DEVICE_BYTES": "9GiB",
-                                                          "PENSTOCK_FAKE_STREAM_DELAY_US": "20"})
-
-    def default_config(self, capacity: str, extra: str) -> str:
-        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\nrevoke_deadline = "300ms"\n'
-                f'[metrics]\nlisten = "127.0.0.1:0"\n'
-                f'[host]\nlocked_bytes = "0"\n'  # Whose copies would be left, and are meant to.
-                f'[device.{self.vendor}]\npage_bytes = "8MiB"\ncapacity = "{capacity}"\n')
 
 
 class CaseG01(unittest.TestCase):
@@ -160,7 +147,7 @@ class CaseG01OnCuda(CaseG01):
 
     def start(self) -> daemon.Daemon:
         needs_fakes(self, self.vendor)
-        return OnGpu(self.vendor)
+        return OnGpu(self.vendor, capacity="8192MiB", device_bytes="9GiB")
 
 
 class CaseG01OnHip(CaseG01OnCuda):

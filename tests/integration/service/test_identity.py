@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import daemon
+from on_gpu import OnEachDevice
 
 if not daemon.SANITIZED:
     sys.path.insert(0, str(daemon.BUILD / "python"))
     import penstock
 
 
-class CaseG05(unittest.TestCase):
+class CaseG05(OnEachDevice, unittest.TestCase):
     def setUp(self) -> None:
-        self.daemon = self.enterContext(daemon.Daemon())
+        self.daemon = self.enterContext(self.make())
         self.file = self.daemon.folder / "m.safetensors"
         daemon.write_checkpoint(self.file)
 
@@ -159,6 +160,14 @@ class CaseG05(unittest.TestCase):
             target.write(head)
         self.load(self.file)
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] <= resident))
+
+
+class CaseG05OnCuda(CaseG05):
+    vendor = "cuda"
+
+
+class CaseG05OnHip(CaseG05):
+    vendor = "hip"
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ import unittest
 import daemon
 import hanging_files
 import wire
+from on_gpu import OnEachDevice
 
 
-class CaseS05(unittest.TestCase):
+class CaseS05(OnEachDevice, unittest.TestCase):
     def assert_clean(self, running: daemon.Daemon, seconds: float = 5.0) -> None:
         start = time.monotonic()
         code = running.stop()
@@ -24,11 +25,11 @@ class CaseS05(unittest.TestCase):
         self.assertFalse(running.socket.exists())
 
     def test_an_idle_service_stops(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             self.assert_clean(running)
 
     def test_it_stops_with_reads_in_flight_on_a_slow_disk(self) -> None:
-        with daemon.Daemon(capacity="512MiB", extra='[reader]\nbandwidth = "4MiB"\n') as running:
+        with self.make(capacity="512MiB", extra='[reader]\nbandwidth = "4MiB"\n') as running:
             path = running.folder / "m.safetensors"
             daemon.write_checkpoint(path, tensors=32)
             with open(path, "rb") as file:
@@ -44,7 +45,7 @@ class CaseS05(unittest.TestCase):
 
     @unittest.skipIf(hanging_files.missing_requirement(), hanging_files.missing_requirement())
     def test_it_stops_in_the_middle_of_a_header(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             model = running.folder / "m"
             daemon.write_checkpoint(model)
             with hanging_files.HangingFiles(running.folder / "slow", model.read_bytes()) as slow:
@@ -62,7 +63,7 @@ class CaseS05(unittest.TestCase):
 
     @unittest.skipIf(hanging_files.missing_requirement(), hanging_files.missing_requirement())
     def test_it_stops_although_a_file_never_answers_and_names_it(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             model = running.folder / "m"
             daemon.write_checkpoint(model)
             with hanging_files.HangingFiles(running.folder / "hung", model.read_bytes()) as hung:
@@ -86,7 +87,7 @@ class CaseS05(unittest.TestCase):
                 attached.device.close()
 
     def test_it_stops_with_two_clients_mapped_and_tells_them(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             path = running.folder / "m.safetensors"
             daemon.write_checkpoint(path)
             links = []
@@ -110,21 +111,21 @@ class CaseS05(unittest.TestCase):
                     self.assertIn(wire.DEVICE_CLOSING, told)
 
     def test_a_second_signal_changes_nothing(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             running.process.send_signal(signal.SIGTERM)
             running.process.send_signal(signal.SIGTERM)
             self.assertEqual(0, running.process.wait(timeout=5))
 
     def test_a_signal_before_it_is_ready_is_obeyed(self) -> None:
         for _ in range(10):
-            with daemon.Daemon(wait=False) as running:
+            with self.make(wait=False) as running:
                 # As soon as the program has its handlers: its log says something.
                 daemon.wait_until(lambda running=running: bool(running.log()) or running.process.poll() is not None)
                 running.process.send_signal(signal.SIGTERM)
                 self.assertEqual(0, running.process.wait(timeout=5), running.log())
 
     def test_a_stopped_service_is_unreachable(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             self.assert_clean(running)
             self.assertEqual("unreachable", running.ask("status")["error"]["kind"])
 
@@ -133,20 +134,28 @@ class CaseS05(unittest.TestCase):
             name = f"\0penstock-test-{os.getpid()}"
             manager.bind(name)
             manager.settimeout(10)
-            with daemon.Daemon(environment={"NOTIFY_SOCKET": "@" + name[1:]}) as running:
+            with self.make(environment={"NOTIFY_SOCKET": "@" + name[1:]}) as running:
                 self.assertIn(b"READY=1", manager.recv(4096))
                 self.assertTrue(running.is_serving(), "ready only when the socket accepts")
                 self.assert_clean(running)
                 self.assertIn(b"STOPPING=1", manager.recv(4096))
 
     def test_hang_up_reloads_and_user_signal_logs_the_state(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             running.config.write_text(running.config.read_text() + '[log]\nlevel = "debug"\n')
             running.process.send_signal(signal.SIGHUP)
             self.assertTrue(daemon.wait_until(lambda: "log.level" in running.log()), running.log())
             running.process.send_signal(signal.SIGUSR1)
-            self.assertTrue(daemon.wait_until(lambda: "device host" in running.log()), running.log())
+            self.assertTrue(daemon.wait_until(lambda: f"device {self.vendor}" in running.log()), running.log())
             self.assertTrue(running.is_serving())
+
+
+class CaseS05OnCuda(CaseS05):
+    vendor = "cuda"
+
+
+class CaseS05OnHip(CaseS05):
+    vendor = "hip"
 
 
 if __name__ == "__main__":
