@@ -22,6 +22,7 @@
 #include "bpf/cgroup_headroom.hpp"
 #include "dataplane/base/resource_limits.hpp"
 #include "dataplane/base/version.hpp"
+#include "dataplane/writer/writer_process.hpp"
 #include "service/config/load.hpp"
 #include "service/control/service.hpp"
 #include "service/control/watchdog.hpp"
@@ -347,5 +348,6 @@ int main(int count, char** words) {
     fmt::print("penstockd {}\n", project_version);
     return exit_clean;
   }
+  keep_out_of_mps();
   return serve(*options);
 }

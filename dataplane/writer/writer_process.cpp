@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -20,14 +21,17 @@
 namespace penstock {
 namespace {
 
-// The service manager's sockets are the service's alone. An MPS server shares the fate of its clients, so nobody that
-// fills frames may be one.
+// The service manager's sockets are the service's alone. Everything else is carried on, MPS's place excepted.
 constexpr std::array<std::string_view, 6> kept_from_writers = {
     "NOTIFY_SOCKET=",  "LISTEN_FDS=",    "LISTEN_PID=",
     "LISTEN_FDNAMES=", "WATCHDOG_USEC=", "CUDA_MPS_PIPE_DIRECTORY="};
 
-std::vector<char*> environment() {
-  std::vector<char*> kept;
+constexpr const char* mps_variable = "CUDA_MPS_PIPE_DIRECTORY";
+constexpr const char* mps_nowhere = "/dev/null/penstock-is-no-client-of-mps";  // No folder can be there.
+
+// `no_mps` outlives the answer.
+std::vector<char*> environment(std::string& no_mps) {
+  std::vector<char*> kept{no_mps.data()};
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     bool keep = true;
@@ -62,6 +66,8 @@ class SpawnSettings {
 
 }  // namespace
 
+void keep_out_of_mps() { ::setenv(mps_variable, mps_nowhere, 1); }
+
 Result<WriterProgram> WriterProgram::open(const std::string& path, std::vector<std::string> arguments) {
   UniqueFd file(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!file) return Error{Errc::not_found, errno, "open penstock-writer"};
@@ -82,7 +88,8 @@ Result<WriterProcess> WriterProcess::spawn(const WriterProgram& program, UniqueF
   std::vector<char*> arguments = {name.data()};
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const std::vector<char*> variables = environment();
+  std::string no_mps = std::string(mps_variable) + '=' + mps_nowhere;
+  const std::vector<char*> variables = environment(no_mps);
 
   // A descriptor of the program might have the number that the socket gets: it has to be opened by another one.
   UniqueFd file(::fcntl(program.file->get(), F_DUPFD_CLOEXEC, writer_socket_number + 1));

@@ -16,6 +16,11 @@
 
 namespace penstock {
 
+// A client of an MPS server shares the fate of its other clients, so nobody that owns or fills frames may be one. A driver
+// looks for the server where $CUDA_MPS_PIPE_DIRECTORY says, or in /tmp/nvidia-mps: of this process, from now on, nowhere.
+// Writers are started so anyway. REQUIRES: no other thread yet, no driver loaded.
+void keep_out_of_mps();
+
 // What is started, again and again: a program held open, so that each start runs the same one.
 struct WriterProgram {
   std::shared_ptr<const UniqueFd> file;

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Start-up, errors, devices. Signatures: dataplane/device/cuda/cuda_abi.h.
+#include <errno.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "tests/fakes/cuda/entry.hpp"
+#include "tests/fakes/engine/die.hpp"
 
 namespace penstock::fake {
 
@@ -69,7 +75,24 @@ CudaResult attribute_of(int attribute, int device, int* value) {
 
 }  // namespace
 
+namespace {
+
+// A driver joins the MPS server that it finds as it starts, and never says so.
+void refuse_client_of_mps() {
+  const std::string_view program = ::program_invocation_short_name;
+  if (program != "penstockd" && program != "penstock-writer") return;
+  const char* place = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  if (place == nullptr) place = "/tmp/nvidia-mps";
+  std::error_code unknown;
+  // The place of a server that may be started at any time counts too.
+  if (std::string_view(place) == "/tmp/nvidia-mps" || std::filesystem::exists(place, unknown))
+    die("cuInit: %s would become a client of the MPS server in %s", ::program_invocation_short_name, place);
+}
+
+}  // namespace
+
 FAKE_EXPORT CudaResult cuInit(unsigned flags) {
+  refuse_client_of_mps();
   if (const CudaResult bad = enter("cuInit", Needs::nothing)) return bad;
   return flags != 0 ? CudaResult{cuda_error_invalid_value} : driver().init();
 }

@@ -125,6 +125,18 @@ class GpuDevices(OnFakes):
                 self.assertEqual(1, len(running.writers()))
                 self.assertEqual(0, running.stop())
 
+    def test_nobody_becomes_a_client_of_mps(self) -> None:
+        # Where an operator set a place for it, and in the driver's own; the fake aborts whoever would join.
+        with tempfile.TemporaryDirectory(prefix="penstock-mps-") as folder:
+            for place in (folder, "/tmp/nvidia-mps"):
+                with self.subTest(place):
+                    running = self.start("cuda", CUDA_MPS_PIPE_DIRECTORY=place, CUDA_MPS_LOG_DIRECTORY=folder)
+                    self.load(running)
+                    (writer,) = running.writers()
+                    variables = Path(f"/proc/{writer}/environ").read_bytes().split(b"\0")
+                    self.assertIn(b"CUDA_MPS_LOG_DIRECTORY=" + folder.encode(), variables)
+                    self.assertFalse([one for one in variables if one == b"CUDA_MPS_PIPE_DIRECTORY=" + place.encode()])
+
     def test_no_driver_library_is_linked(self) -> None:
         for program in (daemon.PENSTOCKD, daemon.BUILD / "bin/penstock-writer"):
             linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/writer/sharing_test.hpp"
 
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 #include "tests/integration/writer/writer_rig.hpp"
@@ -32,6 +34,25 @@ TEST(SharingTest, HearsTheAnswerAndWhatTheProcessSays) {
   EXPECT_EQ(told.answer.why, "export: 800");
   EXPECT_EQ(told.lines, "a library\nspeaks\n");
   EXPECT_EQ(ask("printf s >&3", 20s).answer.kind, SharingAnswer::Kind::shares);
+}
+
+// An operator's settings are carried on, but for those that are the service's alone.
+TEST(SharingTest, AWriterHasTheEnvironmentOfTheServiceWithoutMps) {
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps", 1);
+  ::setenv("CUDA_MPS_LOG_DIRECTORY", "/var/log/mps", 1);
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  ::setenv("NOTIFY_SOCKET", "/run/notify", 1);
+  const Told told = ask("env >&2; printf s >&3", 20s);
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  const Told unset = ask("env >&2; printf s >&3", 20s);
+  for (const char* name : {"CUDA_MPS_LOG_DIRECTORY", "CUDA_DEVICE_ORDER", "NOTIFY_SOCKET"}) ::unsetenv(name);
+  for (const std::string& lines : {told.lines, unset.lines}) {
+    EXPECT_NE(lines.find("CUDA_MPS_PIPE_DIRECTORY=/dev/null/"), std::string::npos) << lines;
+    EXPECT_EQ(lines.find("/tmp/nvidia-mps"), std::string::npos) << lines;
+    EXPECT_NE(lines.find("CUDA_MPS_LOG_DIRECTORY=/var/log/mps\n"), std::string::npos) << lines;
+    EXPECT_NE(lines.find("CUDA_DEVICE_ORDER=PCI_BUS_ID\n"), std::string::npos) << lines;
+    EXPECT_EQ(lines.find("NOTIFY_SOCKET"), std::string::npos) << lines;
+  }
 }
 
 TEST(SharingTest, AProcessThatSaysMuchIsNotHeldUpByIt) {
