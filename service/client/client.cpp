@@ -51,7 +51,9 @@ Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
 Client::~Client() {
   events_->stop();  // Its callback may be using everything else.
   agent_.reset();
-  for (const auto& table : tables_) (void)table->table->paging().detach(*table->table);
+  for (const OpenTables* const tables : {&tables_, &closing_}) {
+    for (const auto& table : *tables) (void)table->table->paging().detach(*table->table);
+  }
 }
 
 std::uint32_t Client::session() {

@@ -85,9 +85,14 @@ class Client final : private ControlListener {
   // Its number for the present connection; nullopt while there is none.
   std::optional<std::uint64_t> handle_of(Checkpoint& checkpoint);
 
-  // The table, which may be open here already.
+  // The table, which may be open here already, or closed and not unmapped yet.
   Outcome<OpenTable*> open(TableRecipe recipe);
+  // Never waits for a GPU: pages that its work may still read are unmapped later, at the first of run_closing that finds the
+  // work ended.
   void close(OpenTable& table);
+  // Where a program of cooperative tables may give pages back.
+  bool closing_waits() const { return closing_waits_.load(std::memory_order_relaxed); }
+  void run_closing();
 
   // A GPU of this process whose memory can't be shared, by what the user calls it: "cuda", "hip" or an id.
   Outcome<PlainGpu> plain_gpu(const GpuName& name);
@@ -127,7 +132,12 @@ class Client final : private ControlListener {
   Outcome<void> give_handle(Checkpoint& checkpoint, std::uint64_t epoch);
   Outcome<std::uint64_t> attach(OpenTable& table, Nanoseconds deadline);
   Outcome<Reply> request_table(TableRecipe& recipe, std::uint64_t epoch);
-  OpenTable* find(const TableRecipe& recipe);
+  using OpenTables = std::vector<std::unique_ptr<OpenTable>>;
+  // Open here, or closed and not unmapped yet: that has no users then. Null: neither.
+  Outcome<OpenTable*> find(const TableRecipe& recipe);
+  void end_closing();
+  // False: device work may still read its pages.
+  bool end(OpenTable& table);
   Outcome<std::unique_ptr<PageMapper>> make_mapper(const wire::Device& device, const TableShape& shape);
   std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
   // Counts a copy before it is allocated: its number, 0 where the service counts none on that GPU.
@@ -148,7 +158,9 @@ class Client final : private ControlListener {
 
   std::mutex opening_;  // Checkpoints and tables are opened, and opened again, one at a time.
   ProcessGpus gpus_;    // Outlives the tables that are mapped through them.
-  std::vector<std::unique_ptr<OpenTable>> tables_;
+  OpenTables tables_;
+  OpenTables closing_;  // Without users. They still answer revokes.
+  std::atomic<bool> closing_waits_ = false;
   struct MadeCopy {
     const OpenTable* of;
     std::weak_ptr<TableCopy> copy;

@@ -148,26 +148,13 @@ Outcome<void> Client::give_handle(Checkpoint& checkpoint, std::uint64_t epoch) {
   return {};
 }
 
-OpenTable* Client::find(const TableRecipe& recipe) {
-  const auto same = [&](const TableRecipe& other) {
-    return other.device == recipe.device && other.message.kind == recipe.message.kind &&
-           other.message.layout == recipe.message.layout && other.message.file == recipe.message.file &&
-           other.manifest == recipe.manifest &&
-           std::equal(other.checkpoints.begin(), other.checkpoints.end(), recipe.checkpoints.begin(),
-                      recipe.checkpoints.end(),
-                      [](const auto& a, const auto& b) { return a->id() == b->id(); });
-  };
-  if (recipe.message.kind == TableKind::anonymous) return nullptr;
-  const auto found =
-      std::find_if(tables_.begin(), tables_.end(), [&](const auto& one) { return same(one->recipe); });
-  return found == tables_.end() ? nullptr : found->get();
-}
-
 Outcome<OpenTable*> Client::open(TableRecipe recipe) {
   const std::lock_guard lock(opening_);
   // Who only copies from it takes it as it is.
   const bool any_options = std::exchange(recipe.copied_to, std::nullopt).has_value();
-  if (OpenTable* const open = find(recipe)) {
+  const auto known = find(recipe);
+  if (!known) return tl::unexpected(known.error());
+  if (OpenTable* const open = *known) {
     if (!any_options && (open->recipe.message.mode != recipe.message.mode ||
                          open->recipe.copy_on_write != recipe.copy_on_write)) {
       return fail(FailureKind::busy, "this process has the table open already, with other options",
@@ -182,22 +169,6 @@ Outcome<OpenTable*> Client::open(TableRecipe recipe) {
   if (!attached) return tl::unexpected(std::move(attached.error()));
   tables_.push_back(std::move(table));
   return tables_.back().get();
-}
-
-void Client::close(OpenTable& table) {
-  // Device work may still use pages of its last user, who need not have unpinned them. Without a context there is none.
-  static_cast<void>(table.table->mapper().settle_thread());
-  const std::lock_guard lock(opening_);
-  if (--table.users > 0) return;
-  const std::uint64_t epoch = table.table->paging().look([&] { return table.table->attachment().epoch; });
-  const auto number = table.table->paging().detach(*table.table);
-  std::vector<std::shared_ptr<Checkpoint>> checkpoints = std::move(table.recipe.checkpoints);
-  std::erase_if(tables_, [&](const auto& one) { return one.get() == &table; });  // Unmaps all of it.
-  if (number) control_.post(epoch, wire::CloseTable{*number});
-  for (auto& checkpoint : checkpoints) {
-    if (checkpoint.use_count() == 1)
-      control_.post(checkpoint->epoch, wire::CloseCheckpoint{checkpoint->handle});
-  }
 }
 
 Outcome<Reply> Client::request_table(TableRecipe& recipe, std::uint64_t epoch) {
@@ -299,6 +270,7 @@ Outcome<void> Client::on_attached(OpenTable& table, Nanoseconds deadline, Try at
 }
 
 Outcome<void> Client::fault(OpenTable& table, PageSpan span, Nanoseconds deadline) {
+  run_closing();
   return on_attached(table, deadline,
                      [&](Paging& paging) { return paging.fault(*table.table, span, deadline); });
 }

@@ -50,6 +50,7 @@ class GpuMapper final : public PageMapper {
   Result<> note_work(PageSpan span, void* stream) override;
   bool quiet(std::uint32_t page) override;
   void forget_work() override;
+  Ending ending(bool pinned) override;
   Result<> settle_thread() override;
   Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) override;
 
@@ -67,6 +68,7 @@ class GpuMapper final : public PageMapper {
     GpuMapper& owner;
     StreamHandle stream;
     std::optional<EventHandle> event;
+    bool reached = false;  // Pages of one unpin share it: it is asked once.
   };
   struct Page {
     bool mapped = false;
@@ -79,6 +81,7 @@ class GpuMapper final : public PageMapper {
   DeviceAddress at(std::uint32_t page) const { return base_ + page * page_bytes_; }
   void release_handles(PageSpan span);
   DriverCode record(Mark& mark);
+  Ending ask(Mark& mark);
 
   const ProcessGpu gpu_;
   const DeviceAddress base_;

@@ -74,13 +74,33 @@ bool GpuMapper::quiet(std::uint32_t page) {
   if (marks.empty()) return true;
   // Any stream may capture, without our having been told.
   const RelaxedCaptures relaxed(*gpu_.streams);
-  std::erase_if(marks, [&](const auto& mark) {
-    const DriverCode code = gpu_.streams->query_event(*mark->event);
-    if (code.native == invalid_context) return false;  // A thread that can't ask.
-    // The work of a context that died has died with it.
-    return code.ok() || classify(code) == DriverClass::context_dead;
-  });
+  std::erase_if(marks, [&](const auto& mark) { return ask(*mark) == Ending::now; });
   return marks.empty();
+}
+
+// REQUIRES: work_ is held, and captures are relaxed.
+Ending GpuMapper::ask(Mark& mark) {
+  if (mark.reached) return Ending::now;
+  const DriverCode code = gpu_.streams->query_event(*mark.event);
+  if (code.native == invalid_context) return Ending::unknown;  // A thread that can't ask.
+  // The work of a context that died has died with it.
+  mark.reached = code.ok() || classify(code) == DriverClass::context_dead;
+  if (mark.reached) return Ending::now;
+  return classify(code) == DriverClass::not_ready ? Ending::later : Ending::unknown;
+}
+
+Ending GpuMapper::ending(bool pinned) {
+  if (pinned) return Ending::unknown;
+  const std::lock_guard lock(work_);
+  // A capture that was seen last may be over, and nobody tells. Relaxed, nothing that follows spoils it; its work does not
+  // run, and whoever launches the graph needs the table.
+  const RelaxedCaptures relaxed(*gpu_.streams);
+  for (Page& page : pages_) {
+    for (; !page.marks.empty(); page.marks.pop_back()) {
+      if (const Ending found = ask(*page.marks.back()); found != Ending::now) return found;
+    }
+  }
+  return Ending::now;
 }
 
 void GpuMapper::forget_work() {

@@ -33,6 +33,7 @@ class HostMapper final : public PageMapper {
   }
   bool quiet(std::uint32_t) override { return true; }
   void forget_work() override {}
+  Ending ending(bool) override { return Ending::now; }
   Result<> settle_thread() override { return {}; }
 
   Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) override;

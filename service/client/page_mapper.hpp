@@ -18,6 +18,13 @@ struct PageSpan {
   std::uint32_t end() const { return first + count; }
 };
 
+// Whether a table that nobody uses any more may be unmapped.
+enum class Ending : std::uint8_t {
+  now,
+  later,    // Work that was noted still runs.
+  unknown,  // The calling thread can't find out, or nothing tells of the work.
+};
+
 class PageMapper {
  public:
   // Unmaps everything and gives the range up.
@@ -51,6 +58,8 @@ class PageMapper {
   virtual bool quiet(std::uint32_t page) = 0;
   // The program has synchronised: all that was noted has ended.
   virtual void forget_work() = 0;
+  // `pinned`: there are pages that were never unpinned. Waits for nothing.
+  virtual Ending ending(bool pinned) = 0;
   // Waits for the calling thread's work, without the device's lock: frames will be replaced under its own pins.
   virtual Result<> settle_thread() = 0;
 

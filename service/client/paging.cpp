@@ -64,6 +64,21 @@ void Paging::attach(Table& table, TableAttachment attachment) {
 
 std::optional<std::uint32_t> Paging::detach(Table& table) {
   const Hold lock(*this);
+  return detach_locked(table);
+}
+
+Paging::Detached Paging::try_detach(Table& table) {
+  const Hold lock(*this);
+  // Nothing of the program's runs, it says: not on pages that it has left pinned, either.
+  if (idle_.load(std::memory_order_relaxed)) {
+    table.mapper().forget_work();
+  } else if (const Ending ending = table.mapper().ending(table.any_pinned()); ending != Ending::now) {
+    return {ending, std::nullopt};
+  }
+  return {Ending::now, detach_locked(table)};
+}
+
+std::optional<std::uint32_t> Paging::detach_locked(Table& table) {
   std::erase_if(tables_, [&](const auto& entry) { return entry.second == &table; });
   drop_listed(table);
   if (!table.attached(epoch_) || !socket_.is_open()) return std::nullopt;

@@ -54,6 +54,12 @@ class Paging {
   void attach(Table& table, TableAttachment attachment);
   // Unmaps everything. Its number and epoch, to be told to the service; nullopt when that connection is lost.
   std::optional<std::uint32_t> detach(Table& table);
+  // The same for a table that nobody uses any more, unless device work may still read its pages.
+  struct Detached {
+    Ending ending = Ending::now;  // Anything else: nothing has changed.
+    std::optional<std::uint32_t> number;
+  };
+  Detached try_detach(Table& table);
   void set_gone(std::uint32_t number, FailureKind reason);
   bool attached(const Table& table, std::uint64_t epoch);
   template <class Look>
@@ -124,6 +130,7 @@ class Paging {
   };
 
   // All below: under mutex_.
+  std::optional<std::uint32_t> detach_locked(Table& table);
   // Handles what is there, up to the completion of `awaited`.
   void receive(const Request* awaited = nullptr);
   void handle(std::span<const std::byte> datagram);

@@ -30,6 +30,13 @@ bool Table::pinned(PageSpan span) const {
   return true;
 }
 
+bool Table::any_pinned() const {
+  const PinWord* const words = words_.load(std::memory_order_acquire);
+  return std::any_of(words, words + shape_.pages, [](const PinWord& word) {
+    return pstw_pin_count(word.load(std::memory_order_relaxed)) > 0;
+  });
+}
+
 void Table::attach(TableAttachment attachment) {
   auto* const next = reinterpret_cast<PinWord*>(attachment.region.data());
   PinWord* const before = words_.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 //       look at it find out, and go to the new one.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +98,8 @@ class Table {
   bool unpin(PageSpan span, Last last, Settle settle);
   // Each page has a pin, as far as one look can tell.
   bool pinned(PageSpan span) const;
+  // Some page has one.
+  bool any_pinned() const;
 
   // ---- under the device's lock ----
   bool attached(std::uint64_t epoch) const { return at_.epoch == epoch; }
@@ -130,6 +133,9 @@ class Table {
   bool take_busy(std::uint32_t page) { return std::exchange(records_[page].busy, false); }
   bool inherited(std::uint32_t page) const { return records_[page].inherited; }
   bool is_private(std::uint32_t page) const { return records_[page].personal; }
+  bool any_private() const {
+    return std::ranges::any_of(records_, [](const Record& record) { return record.personal; });
+  }
 
   // Copy-on-write. REQUIRES: the span is pinned.
   Outcome<void> allow_writes(PageSpan span);

@@ -124,7 +124,10 @@ pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* s
     if (const auto noted = table.mapper().note_work(*span, stream); !noted)
       return not_noted(handle, noted.error());
   }
-  return table.paging().unpin(table, *span) ? PST_DONE : not_pinned(handle);
+  const bool unpinned = table.paging().unpin(table, *span);
+  if (table.cooperative()) [[unlikely]]
+    handle->owner->client->run_closing();
+  return unpinned ? PST_DONE : not_pinned(handle);
 }
 
 pst_status pst_copy_out(pst_table* handle, uint64_t offset, uint64_t bytes, void* to, void* stream) {
@@ -273,11 +276,13 @@ pst_status pst_table_residency(const pst_table* table, pst_residency* residency)
 pst_status pst_run_revokes(pst_client* client) {
   if (const pst_status status = check_handle(client); status != PST_DONE) return status;
   for (Paging* const paging : client->client->pagings()) paging->run_revokes();
+  client->client->run_closing();
   return PST_DONE;
 }
 
 pst_status pst_idle(pst_client* client, int idle) {
   if (const pst_status status = check_handle(client); status != PST_DONE) return status;
   for (Paging* const paging : client->client->pagings()) paging->set_idle(idle != 0);
+  client->client->run_closing();
   return PST_DONE;
 }

@@ -240,6 +240,10 @@ PST_API pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const*
 /* Anonymous table: private, zero-filled, read-write; an evicted page comes back zero with another serial. */
 PST_API pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_table_options* options,
                                        pst_table** table);
+/* Never waits for a GPU. Pages whose work (pst_unpin) still runs stay mapped, and count, until the first call of pst_fault
+ * that brings pages in, pst_unpin, pst_run_revokes, pst_idle(1), pst_table_open or pst_table_close after its end. Unpin first:
+ * of a page on a GPU that is still pinned nobody knows when it may go, and the table stays until pst_idle(1). Opened again
+ * before that it is the same table; PST_BUSY where it has private pages. */
 PST_API void pst_table_close(pst_table* table);
 
 typedef struct {

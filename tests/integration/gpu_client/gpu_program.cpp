@@ -58,6 +58,11 @@ class Program {
       pst_table_close(table_);
       return "done";
     }
+    if (verb == "mappings") {
+      FakeLive live{};
+      live_(&live);
+      return std::to_string(live.mappings);
+    }
     if (verb == "used") return std::to_string(used_bytes_(0));
     if (verb == "in-a-child") return in_a_child();
     if (verb == "idle" || verb == "busy") return told(pst_idle(client_, verb == "idle"));
@@ -118,6 +123,7 @@ class Program {
     };
     find(calls_, "penstock_fake_call_count");
     find(used_bytes_, "penstock_fake_used_bytes");
+    find(live_, "penstock_fake_live");
     find(begin_capture_, hip ? "hipStreamBeginCapture" : "cuStreamBeginCapture_v2");
     find(end_capture_, hip ? "hipStreamEndCapture" : "cuStreamEndCapture");
     find(load_module_, hip ? "hipModuleLoadData" : "cuModuleLoadData");
@@ -206,6 +212,7 @@ class Program {
   StreamHandle stream_{};
   FakeCallCount calls_ = nullptr;
   std::uint64_t (*used_bytes_)(int device) = nullptr;
+  FakeGetLive live_ = nullptr;
   int (*begin_capture_)(void* stream, int mode) = nullptr;
   int (*end_capture_)(void* stream, void** graph) = nullptr;
   int (*load_module_)(void** module, const void* image) = nullptr;

@@ -81,7 +81,7 @@ class Program:
             self.process.stdout.close()
 
 
-class GpuClients(unittest.TestCase):
+class GpuPrograms(unittest.TestCase):
     def setUp(self) -> None:
         if not PROGRAM.exists():
             self.skipTest(f"requires {PROGRAM}")
@@ -103,6 +103,8 @@ class GpuClients(unittest.TestCase):
         self.assertEqual("done", program("copy", first * PAGE, count * PAGE))
         return program("landed")
 
+
+class GpuClients(GpuPrograms):
     def test_two_processes_share_one_copy(self) -> None:
         for vendor in VENDORS:
             with self.subTest(vendor):
@@ -238,7 +240,7 @@ class GpuClients(unittest.TestCase):
 
     def test_a_capture_that_nobody_told_of_is_not_spoilt(self) -> None:
         # The pages were unpinned before: what the library knows of the program's streams is older than the capture.
-        calls = (("revokes",), ("pin", 7 * PAGE, PAGE), ("unpin", 0, PAGE))
+        calls = (("revokes",), ("pin", 7 * PAGE, PAGE), ("unpin", 0, PAGE), ("close",))
         for vendor in VENDORS:
             for call in calls:
                 with self.subTest(vendor, call=call):
