@@ -51,9 +51,7 @@ Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
 Client::~Client() {
   events_->stop();  // Its callback may be using everything else.
   agent_.reset();
-  for (const OpenTables* const tables : {&tables_, &closing_}) {
-    for (const auto& table : *tables) (void)table->table->paging().detach(*table->table);
-  }
+  leave_tables();
 }
 
 std::uint32_t Client::session() {

@@ -138,6 +138,8 @@ class Client final : private ControlListener {
   void end_closing();
   // False: device work may still read its pages.
   bool end(OpenTable& table);
+  // Of the destructor: what may be in use after a while is left to the process.
+  void leave_tables();
   Outcome<std::unique_ptr<PageMapper>> make_mapper(const wire::Device& device, const TableShape& shape);
   std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
   // Counts a copy before it is allocated: its number, 0 where the service counts none on that GPU.

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Client: tables that are closed. One on a GPU is unmapped once the work on its pages has ended, which nobody waits for.
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "service/client/client.hpp"
+#include "service/client/parked_mappers.hpp"
 
 namespace penstock {
 namespace {
+
+// How long the end of a client waits for device work, and how often it looks.
+constexpr Nanoseconds patience_at_the_end = std::chrono::seconds(2);
+constexpr Nanoseconds device_work_interval = std::chrono::milliseconds(1);
 
 bool same_content(const TableRecipe& one, const TableRecipe& other) {
   return one.message.kind != TableKind::anonymous && one.device == other.device &&
@@ -50,6 +56,7 @@ void Client::close(OpenTable& table) {
 }
 
 void Client::run_closing() {
+  end_parked();
   if (!closing_waits()) return;
   // Who holds it may be waiting for the service. There is another time.
   const std::unique_lock lock(opening_, std::try_to_lock);
@@ -57,6 +64,7 @@ void Client::run_closing() {
 }
 
 void Client::end_closing() {
+  end_parked();
   std::erase_if(closing_, [&](const auto& one) { return end(*one); });
   closing_waits_.store(!closing_.empty(), std::memory_order_relaxed);
 }
@@ -74,6 +82,25 @@ bool Client::end(OpenTable& table) {
       control_.post(checkpoint->epoch, wire::CloseCheckpoint{checkpoint->handle});
   }
   return true;
+}
+
+void Client::leave_tables() {
+  const Nanoseconds deadline = monotonic_now() + patience_at_the_end;
+  for (const OpenTables* const tables : {&tables_, &closing_}) {
+    for (const auto& one : *tables) {
+      Paging& paging = one->table->paging();
+      static_cast<void>(paging.detach(*one->table));
+      PageMapper& mapper = one->table->mapper();
+      if (paging.idle()) mapper.forget_work();
+      // Pins count no longer: their pointers are dead from now on.
+      Ending ending = mapper.ending(false);
+      while (ending == Ending::later && monotonic_now() < deadline) {
+        std::this_thread::sleep_for(device_work_interval);
+        ending = mapper.ending(false);
+      }
+      if (ending != Ending::now) park(one->table->take_mapper());
+    }
+  }
 }
 
 }  // namespace penstock

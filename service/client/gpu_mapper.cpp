@@ -54,14 +54,17 @@ GpuMapper::GpuMapper(const ProcessGpu& gpu, DeviceAddress base, std::uint32_t pa
 GpuMapper::~GpuMapper() {
   const DeviceKept kept(*gpu_.streams);
   const auto pages = static_cast<std::uint32_t>(pages_.size());
+  bool ended = true;
   for (Page& page : pages_) {
-    for (const auto& mark : page.marks) {
-      if (mark->event) static_cast<void>(gpu_.streams->wait_event(*mark->event));
-    }
+    for (const auto& mark : page.marks) ended = wait(*mark) && ended;
     page.marks.clear();
   }
   for (const EventHandle event : spare_)
     static_cast<void>(insist([&] { return gpu_.streams->destroy_event(event); }));
+  if (!ended) {
+    release_handles({0, pages});
+    return;
+  }
   for (std::uint32_t first = 0; first < pages; ++first) {
     if (!pages_[first].mapped) continue;
     std::uint32_t end = first;

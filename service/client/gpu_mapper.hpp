@@ -34,7 +34,7 @@ class GpuMapper final : public PageMapper {
  public:
   static Result<std::unique_ptr<PageMapper>> create(const ProcessGpu& gpu, std::uint32_t pages,
                                                     std::uint64_t page_bytes);
-  // Waits for the work that was noted.
+  // Waits for the work that was noted. Where it can't, the range stays as it is until the process ends.
   ~GpuMapper() override;
 
   std::byte* address() const override;
@@ -82,6 +82,7 @@ class GpuMapper final : public PageMapper {
   void release_handles(PageSpan span);
   DriverCode record(Mark& mark);
   Ending ask(Mark& mark);
+  bool wait(Mark& mark);
 
   const ProcessGpu gpu_;
   const DeviceAddress base_;

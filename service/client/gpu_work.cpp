@@ -13,6 +13,12 @@ constexpr std::int32_t invalid_context = 201;
 // Some stream of the context captures. The same numbers on HIP.
 bool spoils_a_capture(std::int32_t native) { return native >= 900 && native <= 908; }
 
+// Of an event that was asked for. A thread that can't ask learns nothing; the work of a context that died has died with it.
+bool has_ended(DriverCode code) {
+  if (code.native == invalid_context) return false;
+  return code.ok() || classify(code) == DriverClass::context_dead;
+}
+
 }  // namespace
 
 GpuMapper::Mark::~Mark() {
@@ -82,11 +88,14 @@ bool GpuMapper::quiet(std::uint32_t page) {
 Ending GpuMapper::ask(Mark& mark) {
   if (mark.reached) return Ending::now;
   const DriverCode code = gpu_.streams->query_event(*mark.event);
-  if (code.native == invalid_context) return Ending::unknown;  // A thread that can't ask.
-  // The work of a context that died has died with it.
-  mark.reached = code.ok() || classify(code) == DriverClass::context_dead;
+  mark.reached = has_ended(code);
   if (mark.reached) return Ending::now;
   return classify(code) == DriverClass::not_ready ? Ending::later : Ending::unknown;
+}
+
+bool GpuMapper::wait(Mark& mark) {
+  if (!mark.reached) mark.reached = has_ended(insist([&] { return gpu_.streams->wait_event(*mark.event); }));
+  return mark.reached;
 }
 
 Ending GpuMapper::ending(bool pinned) {

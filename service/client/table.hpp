@@ -81,6 +81,8 @@ class Table {
   Paging& paging() const { return paging_; }
   std::byte* address() const { return mapper_->address(); }
   PageMapper& mapper() { return *mapper_; }
+  // The table is over then.
+  std::unique_ptr<PageMapper> take_mapper() { return std::move(mapper_); }
   bool forked() const { return birth_->load(std::memory_order_relaxed) == 0; }
   bool cooperative() const { return shape_.mode == RevokeMode::cooperative; }
   // The pages of [offset, offset + bytes), or nullopt when that leaves the table.
@@ -171,7 +173,7 @@ class Table {
   std::uint32_t page_shift_;
   TableShape shape_;
   Paging& paging_;
-  const std::unique_ptr<PageMapper> mapper_;
+  std::unique_ptr<PageMapper> mapper_;
   std::vector<Record> records_;
   TableAttachment at_;
   std::vector<Mapping> given_up_;  // Regions of lost connections.

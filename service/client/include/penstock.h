@@ -143,7 +143,9 @@ typedef struct {
 
 /* NULL options: defaults. PST_UNREACHABLE, PST_PROTOCOL_MISMATCH (both numbers in the text), PST_NOT_PERMITTED. */
 PST_API pst_status pst_connect(const pst_connect_options* options, pst_client** client);
-/* Closes every handle of the client. Mapped memory is unmapped: pointers into it are dead. */
+/* Closes every handle of the client. Mapped memory is unmapped: pointers into it are dead, and device work on pinned pages must
+ * have ended. Work behind unpins is waited for up to 2 s; if it then runs, or can't be asked about on this thread (it has no
+ * context), it keeps its pages until some client of the process runs revokes. */
 PST_API void pst_disconnect(pst_client* client);
 /* Readable when pst_next_event has something. PST_EVENTS_DESCRIPTOR only. */
 PST_API int pst_event_fd(const pst_client* client);
@@ -240,10 +242,9 @@ PST_API pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const*
 /* Anonymous table: private, zero-filled, read-write; an evicted page comes back zero with another serial. */
 PST_API pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_table_options* options,
                                        pst_table** table);
-/* Never waits for a GPU. Pages whose work (pst_unpin) still runs stay mapped, and count, until the first call of pst_fault
- * that brings pages in, pst_unpin, pst_run_revokes, pst_idle(1), pst_table_open or pst_table_close after its end. Unpin first:
- * of a page on a GPU that is still pinned nobody knows when it may go, and the table stays until pst_idle(1). Opened again
- * before that it is the same table; PST_BUSY where it has private pages. */
+/* Never waits for a GPU. Pages whose work (pst_unpin) still runs stay mapped, and count, until a later pst_fault that brings pages
+ * in, pst_unpin, pst_run_revokes, pst_idle(1), open or close of a table. Of a page on a GPU that is still pinned nobody knows when
+ * it may go: the table stays until pst_idle(1). Opened again it is the same table; PST_BUSY if it has private pages. */
 PST_API void pst_table_close(pst_table* table);
 
 typedef struct {

@@ -10,7 +10,9 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -30,12 +32,9 @@ constexpr std::uint64_t millisecond = 1'000'000;
 
 class Program {
  public:
-  Program(GpuVendor vendor, const char* socket, const char* file) : vendor_(vendor) {
-    pst_connect_options options{};
-    options.size = sizeof options;
-    options.socket = socket;
-    CHECK(pst_connect(&options, &client_) == PST_DONE);
-    CHECK(pst_open(client_, file, &checkpoint_) == PST_DONE);
+  Program(GpuVendor vendor, const char* socket, const char* file)
+      : vendor_(vendor), socket_(socket), file_(file) {
+    CHECK(connect() == "done");
     // In one call: byte by byte it is most of what a program of a loaded machine does.
     content_.resize(std::filesystem::file_size(file));
     std::ifstream stream(file, std::ios::binary);
@@ -58,6 +57,18 @@ class Program {
       pst_table_close(table_);
       return "done";
     }
+    if (verb == "elsewhere") {
+      // On a thread for which no context is current.
+      std::string answer;
+      std::getline(words, name);
+      std::thread([&] { answer = run(name); }).join();
+      return answer;
+    }
+    if (verb == "disconnect") {
+      pst_disconnect(std::exchange(client_, nullptr));
+      return "done";
+    }
+    if (verb == "connect") return connect();
     if (verb == "mappings") {
       FakeLive live{};
       live_(&live);
@@ -107,6 +118,14 @@ class Program {
     return DeviceAddress{reinterpret_cast<std::uintptr_t>(address_) + offset};
   }
 
+  std::string connect() {
+    pst_connect_options options{};
+    options.size = sizeof options;
+    options.socket = socket_;
+    CHECK(pst_connect(&options, &client_) == PST_DONE);
+    CHECK(pst_open(client_, file_, &checkpoint_) == PST_DONE);
+    return "done";
+  }
   std::string load_driver() {
     const OpenedVendor opened = open_vendor(vendor_, DriverLoading::load);
     if (opened.gpus.empty()) return opened.report.detail;
@@ -204,6 +223,8 @@ class Program {
   }
 
   const GpuVendor vendor_;
+  const char* const socket_;
+  const char* const file_;
   pst_client* client_ = nullptr;
   pst_checkpoint* checkpoint_ = nullptr;
   pst_table* table_ = nullptr;

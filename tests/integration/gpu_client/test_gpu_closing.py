@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from test_gpu_clients import PAGE, VENDORS, GpuPrograms, daemon
+from test_gpu_clients import PAGE, VENDORS, GpuPrograms, Program, daemon
 
 
 class GpuClosing(GpuPrograms):
@@ -67,6 +67,66 @@ class GpuClosing(GpuPrograms):
                 self.assertEqual("6", program("mappings"), "nothing tells of the work on them")
                 self.assertEqual("done", program("idle"))
                 self.assertEqual("0", program("mappings"))
+
+    def late(self, vendor: str, **more: str) -> Program:
+        """Its copy out of six unpinned pages begins in 300 ms. A page that is unmapped before ends it."""
+        program = self.open(self.serve(vendor), PENSTOCK_FAKE_STREAM_DELAY_US="300000", **more)
+        self.assertEqual("done", program("pin", PAGE, 6 * PAGE))
+        self.assertEqual("done", program("copy", PAGE, 6 * PAGE))
+        self.assertEqual("done", program("unpin", PAGE, 6 * PAGE))
+        return program
+
+    def test_a_thread_that_can_not_ask_for_the_work_leaves_it_its_pages(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                program = self.late(vendor)
+                self.assertEqual("done", program("elsewhere", "close"))
+                self.assertEqual("6", program("mappings"))
+                self.assertEqual("same", program("landed"))
+                self.assertEqual("done", program("revokes"))
+                self.assertEqual("0", program("mappings"))
+
+    def test_a_refusal_to_tell_of_the_work_leaves_it_its_pages(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                name = "cuEventQuery" if vendor == "cuda" else "hipEventQuery"
+                program = self.late(vendor, PENSTOCK_FAKE_FAULTS=f"{name}:400@1;{name}:999@2")
+                self.assertEqual("done", program("close"))
+                self.assertEqual("done", program("revokes"))
+                self.assertEqual("same", program("landed"))
+                self.assertEqual("done", program("revokes"))
+                self.assertEqual("0", program("mappings"))
+
+    def test_the_end_of_a_client_leaves_running_work_its_pages(self) -> None:
+        # Without a context nothing can be found out there; HIP has one for each thread.
+        program = self.late("cuda")
+        self.assertEqual("done", program("elsewhere", "disconnect"))
+        self.assertEqual("6", program("mappings"))
+        self.assertEqual("same", program("landed"))
+        # Whoever uses the library next clears up.
+        self.assertEqual("done", program("connect"))
+        self.assertEqual("done", program("revokes"))
+        self.assertEqual("0", program("mappings"))
+
+    def test_the_end_of_a_client_waits_for_work_that_ends_soon(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                program = self.late(vendor)
+                self.assertEqual("done", program("disconnect"))
+                self.assertEqual("0", program("mappings"))
+                self.assertEqual("same", program("landed"))
+
+    def test_the_end_of_a_client_does_not_wait_for_ever(self) -> None:
+        program = self.open(self.serve("hip"))
+        self.assertEqual("done", program("pin", PAGE, 6 * PAGE))
+        self.assertEqual("0", program("hold", PAGE, 6 * PAGE))
+        self.assertEqual("done", program("unpin", PAGE, 6 * PAGE))
+        self.assertEqual("done", program("disconnect"), "the kernel waits for what comes after this")
+        self.assertEqual("6", program("mappings"))
+        self.assertEqual("0", program("let-go"))
+        self.assertEqual("done", program("connect"))
+        self.assertEqual("done", program("revokes"))
+        self.assertEqual("0", program("mappings"))
 
 
 if __name__ == "__main__":

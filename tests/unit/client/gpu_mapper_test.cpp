@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames of a fake GPU in this process: how many calls, what is left behind, and what waits for the program's work.
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -131,6 +132,33 @@ TEST_F(CudaPages, StayWhileAStreamCapturesAndLeaveTheCaptureAlone) {
     ASSERT_TRUE(mapper->note_work({0, 1}, native));
     EXPECT_TRUE(eventually([&] { return mapper->quiet(0); }));
   }
+  ASSERT_TRUE(context->destroy_stream(stream).ok());
+}
+
+// The last of its kind here: what it leaves goes with the process.
+TEST_F(CudaPages, AreLeftAsTheyAreByAThreadThatCanNotWaitForTheirWork) {
+  make_frames(2);
+  std::unique_ptr<DriverContext> context;
+  ASSERT_TRUE(gpu.driver->open_context(context).ok());
+  ASSERT_TRUE(context->enter().ok());
+  StreamHandle stream{};
+  ASSERT_TRUE(context->make_stream(stream).ok());
+  const FakeLive before = fake.live();
+  auto mapper = *GpuMapper::create(gpu, 2, page_bytes);
+  map(*mapper, {0, 2});
+  std::vector<std::byte> landed(mib);
+  const DeviceAddress at{reinterpret_cast<std::uintptr_t>(mapper->address())};
+  ASSERT_TRUE(context->copy_out(landed.data(), at, landed.size(), stream).ok());
+  ASSERT_TRUE(mapper->note_work({0, 1}, reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream))));
+  EXPECT_EQ(mapper->ending(false), Ending::later);
+  EXPECT_EQ(mapper->ending(true), Ending::unknown);
+  std::thread([&] {
+    EXPECT_EQ(mapper->ending(false), Ending::unknown);
+    mapper.reset();
+  }).join();
+  EXPECT_EQ(fake.live().mappings, before.mappings + 2);
+  EXPECT_EQ(fake.live().handles, before.handles);
+  ASSERT_TRUE(context->synchronize(stream).ok());
   ASSERT_TRUE(context->destroy_stream(stream).ok());
 }
 
