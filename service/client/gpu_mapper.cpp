@@ -90,7 +90,8 @@ Result<> GpuMapper::place(std::uint32_t page, int fd, Access) {
     return to_error(code);
   };
   if (pages_[page].mapped) {
-    if (const DriverCode code = gpu_.driver->unmap(at(page), page_bytes_); !code.ok()) return give_up(code);
+    const DriverCode code = insist([&] { return gpu_.driver->unmap(at(page), page_bytes_); });
+    if (!code.ok()) return give_up(code);
     pages_[page].mapped = false;
   }
   if (const DriverCode code = gpu_.driver->map(at(page), page_bytes_, handle); !code.ok())
@@ -135,7 +136,7 @@ Failure GpuMapper::refusal(const Error& error) const {
 Result<> GpuMapper::remove(std::uint32_t page) {
   if (!pages_[page].mapped) return {};
   const DeviceKept kept(*gpu_.streams);
-  TRY(result_of(gpu_.driver->unmap(at(page), page_bytes_)));
+  TRY(result_of(insist([&] { return gpu_.driver->unmap(at(page), page_bytes_); })));
   pages_[page].mapped = false;
   return {};
 }

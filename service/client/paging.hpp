@@ -115,7 +115,8 @@ class Paging {
   struct Listed {
     Table* table = nullptr;
     PageName page;
-    bool inherited = false;  // Nobody waits for it, its service is gone.
+    bool inherited = false;   // Nobody waits for it, its service is gone.
+    bool unfinished = false;  // Of our own will: the service hears of a release.
   };
   struct Idle {
     Table* table = nullptr;
@@ -159,6 +160,9 @@ class Paging {
 
   Table* table_of(std::uint32_t number) const;
   void could_not_map(const wire::GrantEntry& entry, const Failure& failure);
+  // Whoever waits for the page is told so.
+  void fail_waiters(const wire::GrantEntry& entry, const Failure& failure);
+  void release(const PageName& page) { send(PeerRelease{0, page.table, page.page, page.generation, false}); }
   std::vector<Idle> idle_pages(const Table* only);  // Mapped and without a pin, the least valuable first.
   std::uint64_t enlist(Request& request);
   // False: the deadline passed. Its requests are then cancelled. REQUIRES: the request waits for something.

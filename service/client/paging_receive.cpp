@@ -167,18 +167,28 @@ void Paging::finish_run(std::span<const wire::GrantEntry> run) {
   for (const wire::GrantEntry& entry : run) {
     // What it replaced is gone already, and a page that has a pin must stay: it is kept as it is.
     if (!finished && !(table->mapped(entry.page) && table->mapper().usable_unfinished())) {
-      table->remove(entry.page);
-      could_not_map(entry, table->mapper().refusal(finished.error()));
+      const Failure refusal = table->mapper().refusal(finished.error());
+      if (table->remove(entry.page)) {
+        could_not_map(entry, refusal);
+        continue;
+      }
+      // It takes memory for as long as it is mapped here: the service hears of it when it is not.
+      if (const auto replaced = table->keep_unfinished(entry)) release(*replaced);
+      list({table, {entry.table, entry.page, entry.generation}, false, true});
+      fail_waiters(entry, refusal);
       continue;
     }
-    const auto replaced = table->commit(entry);
-    if (replaced) send(PeerRelease{0, replaced->table, replaced->page, replaced->generation, false});
+    if (const auto replaced = table->commit(entry)) release(*replaced);
   }
 }
 
 void Paging::could_not_map(const wire::GrantEntry& entry, const Failure& failure) {
-  Table* const table = table_of(entry.table);
-  send(PeerRelease{0, entry.table, entry.page, entry.generation, false});
+  release({entry.table, entry.page, entry.generation});
+  fail_waiters(entry, failure);
+}
+
+void Paging::fail_waiters(const wire::GrantEntry& entry, const Failure& failure) {
+  const Table* const table = table_of(entry.table);
   for (const auto& [number, request] : requests_) {
     const bool wants =
         request->table == table && entry.page >= request->span.first && entry.page < request->span.end();

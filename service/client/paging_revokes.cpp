@@ -100,6 +100,10 @@ void Paging::run_listed(bool cooperative) {
     // Given back meanwhile: the release was the answer.
     if (now.table != one.page.table || now.generation != one.page.generation) return true;
     if (!one.table->give_up(one.page.page)) return false;
+    if (one.unfinished) {
+      release(one.page);
+      return true;
+    }
     send(PeerAcked{one.page.table, one.page.page, one.page.generation});
     events_.add(revoked_event(one.page, one.table->attachment().number));
     return true;

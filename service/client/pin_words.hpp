@@ -62,10 +62,14 @@ inline bool mark_wanted(PinWord& word) {
   return true;
 }
 
-// REQUIRES, both: the caller holds the device's lock, and the word is unmapped or revoking: nobody else changes it.
+// REQUIRES, all three: the caller holds the device's lock, and the word is unmapped or revoking: nobody else changes it.
 inline void set_unmapped(PinWord& word) {
   const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;
   word.store(touch | pstw_pin_word(PSTW_PIN_UNMAPPED, 0), std::memory_order_release);
+}
+inline void set_revoking(PinWord& word) {
+  const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;
+  word.store(touch | pstw_pin_word(PSTW_PIN_REVOKING, 0), std::memory_order_release);
 }
 inline void set_mapped(PinWord& word) {
   const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;

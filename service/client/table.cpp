@@ -44,10 +44,10 @@ void Table::attach(TableAttachment attachment) {
     const std::uint64_t word =
         before[page].exchange(pstw_pin_word(pin_state_moved, 0), std::memory_order_acq_rel);
     Record& record = records_[page];
-    const bool mapped = pstw_pin_state(word) == PSTW_PIN_MAPPED;
+    // Revoking: its unmap was refused, and nobody may pin it.
+    const bool mapped = pstw_pin_state(word) != PSTW_PIN_UNMAPPED;
     const bool pinned = mapped && pstw_pin_count(word) > 0;
-    const bool keep = pinned || (mapped && !mapper_->quiet(page));
-    if (mapped && !keep) remove(page);
+    const bool keep = pinned || (mapped && (!mapper_->quiet(page) || !remove(page)));
     record = {.writers = keep ? record.writers : 0, .personal = keep && record.personal, .inherited = keep};
     // Its last unpin takes the mark, and unmaps the page.
     if (keep) next[page].store(pinned ? word | PSTW_PIN_WANTED : word, std::memory_order_relaxed);
@@ -80,7 +80,7 @@ Result<> Table::place(const wire::GrantEntry& entry, int fd) {
   return mapper_->place(entry.page, fd, entry.writable ? Access::read_write : Access::read);
 }
 
-std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
+std::optional<PageName> Table::record(const wire::GrantEntry& entry) {
   Record& record = records_[entry.page];
   std::optional<PageName> replaced;
   if (record.granted != 0) replaced = PageName{at_.number, entry.page, record.granted};
@@ -90,14 +90,22 @@ std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
   record.personal = overlay || shape_.kind == TableKind::anonymous;
   record.inherited = false;
   record.busy = false;
+  return replaced;
+}
+
+std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
+  const auto replaced = record(entry);
   PinWord& pin = word(entry.page);
   if (pstw_pin_state(pin.load(std::memory_order_relaxed)) != PSTW_PIN_MAPPED) set_mapped(pin);
   return replaced;
 }
 
-void Table::remove(std::uint32_t page) {
-  // Refused only when the process is out of mappings; the caller then keeps the page.
-  (void)mapper_->remove(page);
+std::optional<PageName> Table::keep_unfinished(const wire::GrantEntry& entry) {
+  const auto replaced = record(entry);
+  PinWord& pin = word(entry.page);
+  // One that replaced a pinned page keeps the pins.
+  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) == PSTW_PIN_UNMAPPED) set_revoking(pin);
+  return replaced;
 }
 
 std::optional<Table::Mapped> Table::mapped(std::uint32_t page) const {

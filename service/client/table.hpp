@@ -107,7 +107,8 @@ class Table {
   bool attached(std::uint64_t epoch) const { return at_.epoch == epoch; }
   const TableAttachment& attachment() const { return at_; }
   bool is_mine(std::uint32_t number) const { return number == at_.number || number == at_.overlay_number; }
-  // The words of a new connection. Pages without a pin are unmapped; others stay until their last unpin.
+  // The words of a new connection. Pages without a pin are unmapped; others stay until their last unpin, and those whose unmap
+  // is refused until it is not.
   void attach(TableAttachment attachment);
 
   GrantFate judge(const wire::GrantEntry& entry) const;
@@ -116,8 +117,10 @@ class Table {
   Result<> finish_run(PageSpan placed, Access access) { return mapper_->finish_run(placed, access); }
   // The page is mapped now. Returns the shared page that a private one replaced: it is to be released.
   std::optional<PageName> commit(const wire::GrantEntry& entry);
-  // Undoes place().
-  void remove(std::uint32_t page);
+  // Undoes place(). Refused, the page is in no record, and mapped: keep_unfinished.
+  Result<> remove(std::uint32_t page) { return mapper_->remove(page); }
+  // As commit, of a page that nobody can use and that could not be unmapped: give_up is to be tried again.
+  std::optional<PageName> keep_unfinished(const wire::GrantEntry& entry);
 
   struct Mapped {
     std::uint64_t generation = 0;
@@ -154,6 +157,7 @@ class Table {
   bool prioritized = false;
 
  private:
+  std::optional<PageName> record(const wire::GrantEntry& entry);
   struct Record {
     std::uint64_t granted = 0;          // Generation; 0: nothing of this connection is mapped here.
     std::uint64_t revoked = 0;          // The last one asked back, of the shared page
