@@ -70,11 +70,19 @@ GpuMapper::~GpuMapper() {
     std::uint32_t end = first;
     while (end < pages && pages_[end].mapped) ++end;
     release_handles({first, end - first});
-    static_cast<void>(insist([&] { return gpu_.driver->unmap(at(first), (end - first) * page_bytes_); }));
+    unmap_run({first, end - first});
     first = end;
   }
   static_cast<void>(
       insist([&] { return gpu_.driver->free_range(base_, std::max(pages, 1u) * page_bytes_); }));
+}
+
+void GpuMapper::unmap_run(PageSpan run) {
+  const auto unmap = [&](std::uint32_t page, std::uint32_t count) {
+    return insist([&] { return gpu_.driver->unmap(at(page), count * page_bytes_); }).ok();
+  };
+  if (gpu_.driver->unmaps_several() && unmap(run.first, run.count)) return;
+  for (std::uint32_t page = run.first; page != run.end(); ++page) static_cast<void>(unmap(page, 1));
 }
 
 std::byte* GpuMapper::address() const {

@@ -80,6 +80,7 @@ class GpuMapper final : public PageMapper {
   GpuMapper(const ProcessGpu& gpu, DeviceAddress base, std::uint32_t pages, std::uint64_t page_bytes);
   DeviceAddress at(std::uint32_t page) const { return base_ + page * page_bytes_; }
   void release_handles(PageSpan span);
+  void unmap_run(PageSpan run);
   DriverCode record(Mark& mark);
   Ending ask(Mark& mark);
   bool wait(Mark& mark);

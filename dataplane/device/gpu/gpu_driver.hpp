@@ -136,7 +136,9 @@ class GpuDriver {
   virtual DriverCode reserve(std::uint64_t bytes, std::uint64_t alignment, DeviceAddress& at) = 0;
   virtual DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) = 0;
   virtual DriverCode set_access(DeviceAddress at, std::uint64_t bytes, MappedRights rights) = 0;
+  // Whole mappings: neighbours at once where unmaps_several(), else one.
   virtual DriverCode unmap(DeviceAddress at, std::uint64_t bytes) = 0;
+  virtual bool unmaps_several() const { return true; }
   virtual DriverCode free_range(DeviceAddress at, std::uint64_t bytes) = 0;
 
   // Costs device memory, a few hundred MiB on some GPUs: for the writer and the self-test alone. The driver outlives it.

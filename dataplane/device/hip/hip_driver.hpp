@@ -30,6 +30,7 @@ class HipDriver final : public GpuDriver {
   DriverCode map(DeviceAddress at, std::uint64_t bytes, MemoryHandle handle) override;
   DriverCode set_access(DeviceAddress at, std::uint64_t bytes, MappedRights rights) override;
   DriverCode unmap(DeviceAddress at, std::uint64_t bytes) override;
+  bool unmaps_several() const override { return !quirks_.unmaps_one_by_one; }
   DriverCode free_range(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode open_context(std::unique_ptr<DriverContext>& opened) override;
   DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) override;

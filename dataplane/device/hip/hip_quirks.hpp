@@ -32,6 +32,8 @@ struct HipQuirks {
   HipReturn memory_returns = HipReturn::with_last_use;  // `full` is never with_range.
   // Unmapping leaves pages that a stray access may touch: the range is to be made inaccessible by hand.
   bool unmap_leaves_access = true;
+  // hipMemUnmap takes one mapping, and the range of several is refused.
+  bool unmaps_one_by_one = false;
   // Allocations of some versions hold one of their own besides the exported one.
   std::uint32_t descriptors_per_frame = 1;
 };

@@ -295,8 +295,7 @@ PST_API pst_status pst_allow_writes(pst_table* table, uint64_t offset, uint64_t 
 PST_API pst_status pst_end_writes(pst_table* table, uint64_t offset, uint64_t bytes);
 
 typedef struct {
-  uint32_t size;
-  uint32_t pages;
+  uint32_t size, pages;
   uint64_t resident_bytes; /* on the device, by the service's page words */
   uint64_t mapped_bytes;   /* mapped in this process */
   uint64_t pinned_bytes;   /* pinned by this process */

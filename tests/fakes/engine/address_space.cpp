@@ -165,6 +165,7 @@ CudaResult AddressSpace::unmap(std::uint64_t address, std::uint64_t size) {
   }
   const auto mappings = whole(*reservation, address, size);
   if (mappings.empty()) return cuda_error_invalid_value;
+  if (settings().quirks.unmaps_one && mappings.size() > 1) return cuda_error_invalid_value;
   for (const auto& each : mappings) {
     if (each->second.kept) reservation->kept.push_back(std::move(each->second.kept));
     if (settings().quirks.unprotected_unmap) {

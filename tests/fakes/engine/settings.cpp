@@ -70,6 +70,7 @@ Quirks quirks_of_hip(int version) {
   quirks.deferred_import = version >= 70'000'000;
   quirks.current_device = version >= 70'000'000;
   quirks.coarse_access = true;
+  quirks.unmaps_one = version < 70'000'000;
   quirks.dies_on_unknown_address = version < 70'000'000;
   return quirks;
 }
@@ -89,6 +90,7 @@ void change_quirks(Quirks& quirks, const char* text) {
                             {"deferred_import", &Quirks::deferred_import},
                             {"current_device", &Quirks::current_device},
                             {"coarse_access", &Quirks::coarse_access},
+                            {"unmaps_one", &Quirks::unmaps_one},
                             {"dies_on_unknown_address", &Quirks::dies_on_unknown_address}};
   for (std::string_view rest(text); !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));

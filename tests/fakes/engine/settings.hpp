@@ -31,6 +31,7 @@ struct Quirks {
   bool deferred_import = false;  // 7.x: the descriptor must stay open until access is set; export works once.
   bool current_device = false;   // 7.x: creates on the current device, whatever the properties say.
   bool coarse_access = false;    // Access only in multiples of the recommended granularity.
+  bool unmaps_one = false;       // Below 7.0: an unmap is of one mapping, whole.
   bool dies_on_unknown_address = false;  // Old runtimes follow a null pointer.
 };
 

@@ -60,5 +60,14 @@ TEST_F(GpuRuns, APageThatIsRefusedWhileDescriptorsAreKeptIsTriedWithoutThem) {
   EXPECT_EQ(mapped_pages(), pages);
 }
 
+TEST_F(GpuRuns, AreUnmappedByOneCallWhereTheDriverTakesSeveralMappings) {
+  ASSERT_TRUE(fault().outcome);
+  fake_.set_faults("");  // Counts anew.
+  paging_.detach(*table_);
+  table_.reset();
+  EXPECT_EQ(fake_.calls(is_hip() ? "hipMemUnmap" : "cuMemUnmap"), version() == "hip-6.2" ? pages : 1u);
+  EXPECT_EQ(fake_.live().mappings, 0u);
+}
+
 }  // namespace
 }  // namespace penstock::test

@@ -95,6 +95,7 @@ TEST(HipQuirks, FollowTheVersion) {
   for (const auto& [major, minor] : {std::pair{6, 2}, {6, 4}, {7, 0}}) {
     EXPECT_EQ(of(major, minor).support, HipSupport::full);
     EXPECT_EQ(of(major, minor).import, HipImport::by_pointer);
+    EXPECT_EQ(of(major, minor).unmaps_one_by_one, major == 6);
   }
   EXPECT_EQ(of(7, 1).support, HipSupport::full);
   EXPECT_EQ(of(7, 1).import, HipImport::by_value);
@@ -104,6 +105,7 @@ TEST(HipQuirks, FollowTheVersion) {
     EXPECT_EQ(of(major, minor).support, HipSupport::full);
     EXPECT_EQ(of(major, minor).import, HipImport::by_value);
     EXPECT_EQ(of(major, minor).descriptors_per_frame, 2u);
+    EXPECT_FALSE(of(major, minor).unmaps_one_by_one);
     EXPECT_EQ(of(major, minor).why, "");
   }
   for (const auto& [major, minor] : {std::pair{6, 2}, {7, 0}, {7, 1}}) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
@@ -247,6 +248,27 @@ TEST_F(FakeHipDeathTest, OldVersionsDieOfAnUnknownAddress) {
   become("7.1");
   EXPECT_EQ(hipMemUnmap(nullptr, frame_bytes), hip_error_invalid_value);
   EXPECT_EQ(hipMemAddressFree(nullptr, frame_bytes), hip_error_unknown);
+}
+
+TEST_F(FakeHip, Below70AnUnmapIsOfOneMapping) {
+  for (const char* const version : {"6.2", "6.4", "7.0"}) {
+    become(version);
+    const HipMemHandle handle = create();
+    const HipAddress address = reserve();
+    const HipAddress middle = static_cast<std::byte*>(address) + frame_bytes / 2;
+    ASSERT_EQ(hipMemMap(address, frame_bytes / 2, 0, handle, 0), hip_success);
+    ASSERT_EQ(hipMemMap(middle, frame_bytes / 2, 0, handle, 0), hip_success);
+    if (version[0] == '6') {
+      EXPECT_EQ(hipMemUnmap(address, frame_bytes), hip_error_invalid_value) << version;
+      EXPECT_EQ(hipMemUnmap(address, frame_bytes / 2), hip_success) << version;
+      EXPECT_EQ(hipMemUnmap(middle, frame_bytes / 2), hip_success) << version;
+    } else {
+      EXPECT_EQ(hipMemUnmap(address, frame_bytes), hip_success);
+    }
+    protect(address);
+    EXPECT_EQ(hipMemAddressFree(address, frame_bytes), hip_success);
+    EXPECT_EQ(hipMemRelease(handle), hip_success);
+  }
 }
 
 TEST_F(FakeHip, AccessComesInStepsOf2MiBThoughMemoryDoesNot) {
