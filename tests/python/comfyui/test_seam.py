@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import unittest
 import unittest.mock
 from typing import Any
@@ -169,6 +170,18 @@ class Room(WithSeam):
         self.assertEqual(0, model_vbar.vbars_analyze())
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 
+    def test_what_is_still_pinned_goes_with_it(self) -> None:
+        for end in (lambda: self.vbar.close(), lambda: delattr(self, "vbar")):
+            self.assertIsNotNone(model_vbar.vbar_fault(self.parts[0]))
+            self.assertIsNotNone(model_vbar.vbar_fault(self.parts[0]))
+            devices.wait_for(0)
+            self.parts.clear()
+            end()
+            gc.collect()
+            self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+            self.vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+            self.parts = [self.vbar.alloc(PAGE)]
+
     def test_a_vbar_ends_with_its_last_reference(self) -> None:
         del self.vbar, self.parts
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
@@ -224,6 +237,14 @@ class PageOut(WithSeam):
         model_vbar.vbar_unpin(part)
         self.assertEqual(PAGE, self.vbar.free_memory(1e30))
         self.assertEqual(([(0, PAGE)], b"x"), (self.gone, self.content))
+
+    def test_its_pages_go_when_it_is_closed_whoever_agrees(self) -> None:
+        self.use(self.vbar.alloc(PAGE))
+        self.keep = True
+        devices.wait_for(0)
+        self.vbar.close()
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
+        self.assertEqual([], self.gone)
 
     def test_a_page_whose_callback_fails_stays(self) -> None:
         self.use(self.vbar.alloc(PAGE))

@@ -43,6 +43,13 @@ class HeldPages:
             for page in pages:
                 self._users[page] -= 1
 
+    def end(self, stream: int) -> None:
+        """Nobody uses the table any more, so that nobody has to agree."""
+        with self._lock:
+            held, self._held = self._held, set()
+        for page in held:
+            self._table.unpin(page * self._table.page_bytes, 1, stream)
+
     def let_go(self, wanted: Callable[[int], bool], count: int | None = None) -> int:
         """Lets go of at most `count` pages without users, from the end of the table; how many went."""
         with self._lock:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
+import logging
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -55,6 +57,14 @@ class VbarPages:
         self._place = self.table if self.table is not None else AddressSpace(self.nbytes)
         self.page_bytes = self.table.page_bytes if self.table is not None else PAGE_BYTES_WITHOUT
         self.base = self._place.address
+        # What is still pinned when its user drops it: nothing else would tell when the pages may go.
+        self._ends: list[Callable[[int], None]] = []
+        self._end = weakref.finalize(self, _unpin_all, self._ends, functools.partial(devices.stream_of, index))
+        self._end.atexit = False
+        if self.table is not None:
+            self._ends.append(functools.partial(_unpin_rest, self.table, self._pins))
+        if self._held is not None:
+            self._ends.append(self._held.end)
         with _tables_lock:
             _tables.add(self)
 
@@ -65,6 +75,8 @@ class VbarPages:
         self.asked_to_share = True
         if pieces and self.table is not None and self._held is None:
             self._shared = _make_shared(descriptors, pieces, weights, self.index)
+            if self._shared is not None:
+                self._ends.append(self._shared.end)
 
     def moved(self, address: int) -> int:
         """Where an allocation lies from now on."""
@@ -192,6 +204,7 @@ class VbarPages:
         with _tables_lock:
             _tables.discard(self)
         tables = self.tables()
+        self._end()
         self.table = self._held = self._shared = None
         for table in tables:
             table.close()  # Views into it are dead from now on, as its caller wanted.
@@ -242,6 +255,20 @@ def reset_floors() -> None:
     with _tables_lock:
         for table in _tables:
             table.floor = 0
+
+
+def _unpin_all(ends: list[Callable[[int], None]], stream: Callable[[], int]) -> None:
+    for end in ends:
+        try:
+            end(stream())
+        except (penstock.PenstockError, RuntimeError) as error:  # A driver that has gone. The table goes all the same.
+            say_once(f"what a model had pinned stays until the prompt ends: {error}", logging.DEBUG)
+    ends.clear()
+
+
+def _unpin_rest(table: PageTable, pins: Pins, stream: int) -> None:
+    for offset, nbytes in pins.take_all():
+        table.unpin(offset, nbytes, stream)
 
 
 def _all_serials(table: PageTable) -> Any:

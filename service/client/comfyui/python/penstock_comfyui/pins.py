@@ -28,6 +28,12 @@ class Pins:
                 self._counts[offset, nbytes] = count - 1
         return count > 0
 
+    def take_all(self) -> list[tuple[int, int]]:
+        """A range as often as it was pinned."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return [span for span, count in counts.items() for _ in range(count)]
+
     def ranges(self) -> list[tuple[int, int]]:
         with self._lock:
             return list(self._counts)
