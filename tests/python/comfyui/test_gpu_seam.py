@@ -35,7 +35,7 @@ def scaled(name: str) -> Any:
 
 
 SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses", "NegativeControls"),
-          "test_seam": ("Faults", "Pins", "Room", "PageOut", "Buffers"),
+          "test_seam": ("Faults", "Pins", "Room", "Buffers"), "test_page_out": ("PageOut",),
           "test_safe_points": ("Asks",), "test_shared": ("Shared", "SmallBudget", "TwoProcesses"),
           "test_service_reads": ("ServiceReads",), "test_threads": ("Threads",)}
 
