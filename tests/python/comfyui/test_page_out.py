@@ -44,7 +44,6 @@ class PageOut(WithSeam):
     def test_its_pages_go_when_it_is_closed_whoever_agrees(self) -> None:
         self.use(self.vbar.alloc(PAGE))
         self.keep = True
-        devices.wait_for(0)
         self.vbar.close()
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
         self.assertEqual([], self.gone)

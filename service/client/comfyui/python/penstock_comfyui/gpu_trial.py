@@ -56,8 +56,8 @@ class Trial:
                 try:
                     wrong = _what_is_wrong(torch, driver, table.address, self._index)
                 finally:
-                    driver.wait()
                     table.unpin(0, self._device.page_bytes)
+                    driver.wait()  # Its pages go with it then.
         except AWAY as error:
             link.away(error)
             return Outcome.later

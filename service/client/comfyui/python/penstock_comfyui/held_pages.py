@@ -7,12 +7,13 @@ owner's thread is in a call of ours anyway, once nobody uses it and the owner ag
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from penstock.memory import PrivateTable
+from penstock.memory import PageTable, PrivateTable
 
 log = logging.getLogger("penstock")
 
@@ -43,12 +44,10 @@ class HeldPages:
             for page in pages:
                 self._users[page] -= 1
 
-    def end(self, stream: int) -> None:
-        """Nobody uses the table any more, so that nobody has to agree."""
-        with self._lock:
-            held, self._held = self._held, set()
-        for page in held:
-            self._table.unpin(page * self._table.page_bytes, 1, stream)
+    def ending(self) -> Callable[[int], None]:
+        """Gives the pins up, on a stream, once nobody uses the table any more, so that nobody has to agree. It doesn't keep
+        this, nor the callback."""
+        return functools.partial(_unpin, self._table, self._held)
 
     def let_go(self, wanted: Callable[[int], bool], count: int | None = None) -> int:
         """Lets go of at most `count` pages without users, from the end of the table; how many went."""
@@ -86,3 +85,8 @@ class HeldPages:
             log.exception("penstock: the page-out callback failed, the page stays")
             return False
         return True
+
+
+def _unpin(table: PageTable, pages: set[int], stream: int) -> None:
+    while pages:
+        table.unpin(pages.pop() * table.page_bytes, 1, stream)

@@ -57,14 +57,14 @@ class VbarPages:
         self._place = self.table if self.table is not None else AddressSpace(self.nbytes)
         self.page_bytes = self.table.page_bytes if self.table is not None else PAGE_BYTES_WITHOUT
         self.base = self._place.address
-        # What is still pinned when its user drops it: nothing else would tell when the pages may go.
+        # For what is still pinned when its user drops it: nothing else would tell when the pages may go. They keep no user.
         self._ends: list[Callable[[int], None]] = []
         self._end = weakref.finalize(self, _unpin_all, self._ends, functools.partial(devices.stream_of, index))
         self._end.atexit = False
         if self.table is not None:
             self._ends.append(functools.partial(_unpin_rest, self.table, self._pins))
         if self._held is not None:
-            self._ends.append(self._held.end)
+            self._ends.append(self._held.ending())
         with _tables_lock:
             _tables.add(self)
 
@@ -76,7 +76,7 @@ class VbarPages:
         if pieces and self.table is not None and self._held is None:
             self._shared = _make_shared(descriptors, pieces, weights, self.index)
             if self._shared is not None:
-                self._ends.append(self._shared.end)
+                self._ends.append(functools.partial(_unpin_rest, self._shared.table, self._shared.pins))
 
     def moved(self, address: int) -> int:
         """Where an allocation lies from now on."""
@@ -205,6 +205,7 @@ class VbarPages:
             _tables.discard(self)
         tables = self.tables()
         self._end()
+        devices.wait_for(self.index)  # Else pages that work still uses would go at a later call.
         self.table = self._held = self._shared = None
         for table in tables:
             table.close()  # Views into it are dead from now on, as its caller wanted.
@@ -268,7 +269,7 @@ def _unpin_all(ends: list[Callable[[int], None]], stream: Callable[[], int]) -> 
 
 def _unpin_rest(table: PageTable, pins: Pins, stream: int) -> None:
     for offset, nbytes in pins.take_all():
-        table.unpin(offset, nbytes, stream)
+        table.unpin(offset, min(nbytes, table.nbytes - offset), stream)
 
 
 def _all_serials(table: PageTable) -> Any:

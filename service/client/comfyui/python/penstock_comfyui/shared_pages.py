@@ -91,11 +91,6 @@ class SharedPages:
         self.table.unpin(offset, self._inside(offset, nbytes), stream)
         return True
 
-    def end(self, stream: int) -> None:
-        """Nobody uses it any more."""
-        for offset, nbytes in self.pins.take_all():
-            self.table.unpin(offset, self._inside(offset, nbytes), stream)
-
     @property
     def mapped_bytes(self) -> int:
         """Of pages that go when this process gives them up: private ones, and those that nobody else has mapped."""
