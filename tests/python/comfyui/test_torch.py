@@ -78,7 +78,7 @@ class Model:
 
 
 @unittest.skipIf(torch is None, WITHOUT)
-class Reads(WithSeam):
+class WithReads(WithSeam):
     def setUp(self) -> None:
         super().setUp()
         self.path = self.daemon.folder / "m.safetensors"
@@ -99,6 +99,27 @@ class Reads(WithSeam):
         reads.install()  # Once is enough.
         self.model = modules["comfy.model_base"].BaseModel
 
+    def own_loader(self, ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
+        self.plain.append((ckpt, safe_load, device, return_metadata))
+        return ({}, None) if return_metadata else {}
+
+    def load(self, **options: Any) -> Any:
+        return self.utils.load_torch_file(str(self.path), **options)
+
+
+class ReadsBesideGpus(WithReads):
+    kind = "cuda"
+
+    def test_tensors_of_host_memory_are_never_pages_of_a_gpu(self) -> None:
+        self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.assertEqual({}, self.load())
+        self.assertEqual(1, len(self.plain))
+        self.assertIn("[device.host]", said.output[0])
+        self.assertEqual(0, self.daemon.device()["resident_bytes"])
+
+
+class Reads(WithReads):
     def test_a_model_without_the_method_leaves_reads_alone(self) -> None:
         from penstock_comfyui import reads
 
@@ -107,13 +128,6 @@ class Reads(WithSeam):
         with unittest.mock.patch.dict(sys.modules, {"comfy.model_base": lacking}), self.assertRaises(AttributeError):
             reads.install()
         self.assertEqual(self.own_loader, self.utils.load_torch_file)
-
-    def own_loader(self, ckpt: Any, safe_load: bool = False, device: Any = None, return_metadata: bool = False) -> Any:
-        self.plain.append((ckpt, safe_load, device, return_metadata))
-        return ({}, None) if return_metadata else {}
-
-    def load(self, **options: Any) -> Any:
-        return self.utils.load_torch_file(str(self.path), **options)
 
     def test_tensors_and_metadata_come_from_the_service(self) -> None:
         tensors, metadata = self.load(return_metadata=True)

@@ -88,8 +88,9 @@ class Service:
         connection = self._open()
         connection.check(library.pst_idle(connection.handle, int(idle)))
 
-    def open(self, source: Any, alignment: int = 1) -> Checkpoint:
-        """Opens a checkpoint: a path, or a file object open for reading in binary. The caller's rights decide.
+    def open(self, source: Any, alignment: int = 1, device: str | None = None) -> Checkpoint:
+        """Opens a checkpoint on a device, by default this connection's: a path, or a file object open for reading in binary.
+        The caller's rights decide.
 
         `alignment`: where tensors must start at multiples of it, in bytes, and don't in the file, pages are put together
         so; they are shared with those who ask for the same alignment.
@@ -97,7 +98,7 @@ class Service:
         connection = self._open()
         descriptor, name = _open_source(source)
         try:
-            checkpoint = Checkpoint(connection, descriptor, os.path.basename(name), self.device, alignment)
+            checkpoint = Checkpoint(connection, descriptor, os.path.basename(name), device or self.device, alignment)
         except BaseException:
             os.close(descriptor)
             raise

@@ -78,7 +78,10 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
     if service is None:
         raise _NotOurs("")  # The link has said so.
     try:
-        return _tensors(service, ckpt)
+        host = next((one.id for one in service.devices if one.kind == "host"), None)
+        if host is None:
+            raise _NotOurs('the service has pages on GPUs alone; [device.host] enabled = "on" gives it some in host memory')
+        return _tensors(service, ckpt, host)
     except AWAY as error:
         link.away(error)
         raise _NotOurs("") from error
@@ -86,8 +89,8 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         raise _NotOurs(f"{error.kind}, {error}") from error
 
 
-def _tensors(service: penstock.Service, ckpt: Any) -> tuple[dict[str, Any], dict[str, str] | None]:
-    with service.open(ckpt, _ALIGNMENT) as checkpoint:
+def _tensors(service: penstock.Service, ckpt: Any, device: str) -> tuple[dict[str, Any], dict[str, str] | None]:
+    with service.open(ckpt, _ALIGNMENT, device) as checkpoint:
         strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
         if strange:
             raise _NotOurs(f"torch has no {', '.join(strange)}")
