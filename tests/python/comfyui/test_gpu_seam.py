@@ -246,6 +246,36 @@ class OnGpu(WithSeam):
             self.assertIsNone(devices.on_gpu(0))
             self.assertTrue(link.service() is not None)
 
+    def test_a_gpu_that_is_full_now_is_tried_again(self) -> None:
+        self.enterContext(unittest.mock.patch("penstock_comfyui.gpu_trial.RETRY_SECONDS", 0))
+        other = self.enterContext(penstock.connect(socket=str(self.daemon.socket)))
+        table = other.private_table(64 * MIB)
+        self.assertTrue(table.fault(0, 8 * MIB, 10))
+        with unittest.mock.patch.dict("os.environ", {devices.ON_GPUS: ""}), \
+                unittest.mock.patch.dict("sys.modules", {"torch": TorchOver(self.kind)}):
+            devices.forget()
+            self.addCleanup(devices.forget)
+            with self.assertNoLogs("penstock", "WARNING"):
+                self.assertIsNone(devices.on_gpu(0))
+                table.unpin(0, 8 * MIB)  # And the other isn't idle, so that nobody may take them.
+                self.assertIsNone(devices.on_gpu(0))
+            table.close()
+            devices.wait_for(0)
+            other.run_revokes()
+            self.assertIsNotNone(devices.on_gpu(0))
+
+    def test_a_host_buffer_serves_a_gpu_that_is_not_ours(self) -> None:
+        path = self.daemon.folder / "file"
+        path.write_bytes(bytes(range(200)))
+        part = model_vbar.ModelVBAR(64 * MIB, 0).alloc(PAGE)
+        self.assertIsNotNone(model_vbar.vbar_fault(part))
+        self.assertIsNone(devices.on_gpu(1))
+        buffer = host_buffer.HostBuffer(MIB)
+        with open(path, "rb") as file:
+            buffer.read_file_slice(file, 0, 200, device_ptr=part[1], device=1)
+        self.assertEqual(path.read_bytes(), peek(part[1], 200))
+        model_vbar.vbar_unpin(part)
+
     def tried(self, torch: Any) -> bool:
         """Is the GPU ours where nobody said so?"""
         modules = {"torch": torch} if torch is not None else {}

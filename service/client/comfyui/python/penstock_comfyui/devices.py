@@ -77,7 +77,8 @@ def wait_for(index: int) -> None:
     """The device has done what was queued."""
     driver = driver_of(index)
     if driver is not None:
-        driver.wait()
+        with gpu.current(index):
+            driver.wait()
 
 
 def id_of(index: int | None) -> str | None:

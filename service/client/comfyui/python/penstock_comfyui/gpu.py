@@ -4,6 +4,7 @@ used when this process has loaded it, and is never loaded."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -101,6 +102,20 @@ def current_stream(index: int) -> int:
     if torch is None or not torch.cuda.is_available():
         return 0
     return int(torch.cuda.current_stream(index).cuda_stream)
+
+
+def current(index: int) -> contextlib.AbstractContextManager[Any]:
+    """The GPU is the calling thread's for a `with`, as torch counts them."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_available():
+        return contextlib.nullcontext()
+    guard: contextlib.AbstractContextManager[Any] = cuda.device(index)
+    return guard
+
+
+def loaded() -> Driver | None:
+    """Of whatever vendor this process uses."""
+    return driver("cuda") or driver("hip")
 
 
 class Bytes:

@@ -12,11 +12,12 @@ import time
 from typing import Any
 
 import penstock
+from penstock import errors
 from penstock_comfyui import gpu
 from penstock_comfyui.link import AWAY, link, say_once
 
-RETRY_SECONDS = 5.0  # After one that could not be made.
-PAGE_SECONDS = 2.0
+RETRY_SECONDS = 30.0  # After one that could not be made.
+PAGE_SECONDS = 0.5
 
 _PATTERN = bytes(range(1, 252)) * 17  # Longer than a line of any cache, and no power of two.
 
@@ -48,25 +49,35 @@ class Trial:
         if torch is None or not hasattr(torch, "as_tensor") or driver is None or service is None:
             return Outcome.later
         try:
-            # Its context, which the mapping needs, is made by torch.
-            torch.zeros(1, device=f"cuda:{self._index}")
-            with contextlib.closing(service.private_table(self._device.page_bytes, self._device.id)) as table:
-                if not table.fault(0, self._device.page_bytes, PAGE_SECONDS):
-                    return Outcome.later
-                try:
-                    wrong = _what_is_wrong(torch, driver, table.address, self._index)
-                finally:
-                    table.unpin(0, self._device.page_bytes)
-                    driver.wait()  # Its pages go with it then.
+            with gpu.current(self._index):
+                wrong = self._use_a_page(torch, driver, service)
         except AWAY as error:
             link.away(error)
             return Outcome.later
+        except penstock.PenstockError:  # It is busy, or full, or being mended.
+            return Outcome.later
         except Exception as error:  # noqa: BLE001 - Whatever it is, weights don't go there.
+            if type(error).__name__ == "OutOfMemoryError":
+                return Outcome.later
             wrong = f"{type(error).__name__}: {error}"
         if not wrong:
             return Outcome.passed
         say_once(f"GPU {self._index} stays comfy-aimdo's, as torch and the service's pages don't go together here ({wrong})")
         return Outcome.failed
+
+    def _use_a_page(self, torch: Any, driver: gpu.Driver, service: penstock.Service) -> str:
+        """What went wrong, if anything."""
+        # The context, which the mapping needs, is made by torch.
+        torch.zeros(1, device=f"cuda:{self._index}")
+        size = self._device.page_bytes
+        with contextlib.closing(service.private_table(size, self._device.id)) as table:
+            if not table.fault(0, size, PAGE_SECONDS):
+                raise errors.OffloadedError("no page")
+            try:
+                return _what_is_wrong(torch, driver, table.address, self._index)
+            finally:
+                table.unpin(0, size)
+                driver.wait()  # Its pages go with it then.
 
 
 def _what_is_wrong(torch: Any, driver: gpu.Driver, address: int, index: int) -> str:

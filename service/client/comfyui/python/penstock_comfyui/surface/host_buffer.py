@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from penstock_comfyui import devices, file_memory, host_memory, read_ahead, theirs
+from penstock_comfyui import devices, file_memory, gpu, host_memory, read_ahead, theirs
 
 lib = theirs.module("control")
 
@@ -92,7 +92,10 @@ class HostBuffer:
             self._memory.read(offset, _descriptor(file_obj), file_offset, size)
         if not device_ptr:
             return
+        # Also a GPU that is not ours: this buffer is, since the first one is.
         driver = devices.driver_of(device)
+        if driver is None and device is not None and device >= 0 and not devices.on_host(device):
+            driver = next(iter(devices.drivers()), None) or gpu.loaded()
         if driver is not None:
             driver.copy_in(place, device_ptr, size, stream)
         else:
