@@ -56,8 +56,8 @@ void Governor::start() {
 
 void Governor::await_alarm() {
   wake_.async_wait(boost::asio::posix::descriptor_base::wait_read,
-                   [this](const boost::system::error_code& error) {
-                     if (error) return;
+                   [this, life = life_.watch()](const boost::system::error_code& error) {
+                     if (error || life.over()) return;
                      alarm_.consume();
                      // Within a reading's age a neighbour takes tens of MiB.
                      headroom_.read_anew();
@@ -69,8 +69,8 @@ void Governor::await_alarm() {
 void Governor::look_and_arm() {
   if (state_.closing) return;
   timer_.expires_at(std::chrono::steady_clock::time_point(look(monotonic_now())));
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look_and_arm();
+  timer_.async_wait([this, life = life_.watch()](const boost::system::error_code& error) {
+    if (!error && !life.over()) look_and_arm();
   });
 }
 

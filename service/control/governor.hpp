@@ -15,6 +15,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "dataplane/base/event_fd.hpp"
+#include "dataplane/base/lifetime.hpp"
 #include "dataplane/device/headroom_source.hpp"
 #include "service/control/service_state.hpp"
 #include "service/control/source_places.hpp"
@@ -70,6 +71,7 @@ class Governor {
   SourcePlaces source_places_;
   boost::asio::steady_timer timer_;
   boost::asio::posix::stream_descriptor wake_;
+  Lifetime life_;
   Nanoseconds remind_at_{};
 };
 

@@ -46,8 +46,8 @@ void UsageFeed::start() {
   if (devices_.empty()) return;
   look(monotonic_now());
   timer_.expires_after(times_.interval);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) start();
+  timer_.async_wait([this, life = life_.watch()](const boost::system::error_code& error) {
+    if (!error && !life.over()) start();
   });
 }
 

@@ -16,6 +16,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "dataplane/base/lifetime.hpp"
 #include "dataplane/device/gpu/gpu_identity.hpp"
 #include "dataplane/device/usage/usage_report.hpp"
 #include "service/control/service_state.hpp"
@@ -78,6 +79,7 @@ class UsageFeed {
   const UsageFeedTimes times_;
   boost::asio::steady_timer timer_;
   std::vector<Watched> devices_;
+  Lifetime life_;
 };
 
 }  // namespace penstock

@@ -42,8 +42,8 @@ void Watchdog::look() {
     alive_();
   }
   timer_.expires_after(period_);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look();
+  timer_.async_wait([this, life = life_.watch()](const boost::system::error_code& error) {
+    if (!error && !life.over()) look();
   });
 }
 

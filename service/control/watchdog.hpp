@@ -10,6 +10,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "dataplane/base/lifetime.hpp"
 #include "service/control/service_state.hpp"
 
 namespace penstock {
@@ -30,6 +31,7 @@ class Watchdog {
   const Nanoseconds period_;
   const std::function<void()> alive_;
   boost::asio::steady_timer timer_;
+  Lifetime life_;
   std::shared_ptr<std::vector<bool>> answered_;  // By device; late answers may outlive the watchdog.
   bool told_ = false;                            // Of the one that does not answer.
 };

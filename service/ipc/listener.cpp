@@ -34,8 +34,8 @@ void Listener::stop() {
 
 void Listener::wait() {
   descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read,
-                         [this](const boost::system::error_code& error) {
-                           if (error || stopped_) return;
+                         [this, life = life_.watch()](const boost::system::error_code& error) {
+                           if (error || life.over() || stopped_) return;
                            accept_some();
                          });
 }
@@ -50,8 +50,8 @@ void Listener::accept_some() {
           spdlog::warn("can't accept a client: {}; raise LimitNOFILE= of the service", std::strerror(errno));
         }
         pause_.expires_after(pause_when_exhausted);
-        pause_.async_wait([this](const boost::system::error_code& error) {
-          if (!error && !stopped_) wait();
+        pause_.async_wait([this, life = life_.watch()](const boost::system::error_code& error) {
+          if (!error && !life.over() && !stopped_) wait();
         });
         return;
       }

@@ -10,6 +10,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "dataplane/base/lifetime.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "service/ipc/peer_identity.hpp"
 #include "service/ipc/service_socket.hpp"
@@ -35,6 +36,7 @@ class Listener {
 
   boost::asio::posix::stream_descriptor descriptor_;
   boost::asio::steady_timer pause_;
+  Lifetime life_;
   Accepted accepted_;
   bool stopped_ = false;
   std::chrono::steady_clock::time_point next_warning_{};

@@ -71,5 +71,20 @@ TEST_F(WatchdogTest, SaysAliveWhileTheDevicesThreadAnswersAndFallsSilentWhenItSt
   EXPECT_GE(alive, before + 3);
 }
 
+TEST_F(WatchdogTest, ALookThatIsDueWhenItEndsIsNotMade) {
+  watchdog->start();
+  answer();
+  const int before = alive;
+  boost::asio::steady_timer end(context, std::chrono::steady_clock::time_point{});
+  end.async_wait([this](const boost::system::error_code&) { watchdog.reset(); });
+  const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  while (std::chrono::steady_clock::now() < due) {
+  }
+  context.restart();
+  context.poll();
+  EXPECT_FALSE(watchdog);
+  EXPECT_EQ(alive, before);
+}
+
 }  // namespace
 }  // namespace penstock
