@@ -15,7 +15,7 @@ from typing import Any
 import penstock
 from penstock import errors
 from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
-from penstock_comfyui import devices, safe_points
+from penstock_comfyui import devices, safe_points, shared_tables
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.held_pages import HeldPages
@@ -71,11 +71,13 @@ class VbarPages:
     # ---- shared pages ----
 
     def share(self, descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> None:
-        """Has the service fill what `pieces` name; `weights` are all allocations so far. Once: addresses stay."""
+        """Has the service fill what `pieces` name; `weights` are all allocations so far. Once: addresses stay. Nothing is
+        shared where another VBAR of this process has the same."""
         self.asked_to_share = True
         if pieces and self.table is not None and self._held is None:
-            self._shared = _make_shared(descriptors, pieces, weights, self.index)
-            if self._shared is not None:
+            table = shared_tables.make_table(descriptors, pieces, self.index)
+            if table is not None:
+                self._shared = SharedPages(table, weights, pin, _make_private)
                 self._ends.append(functools.partial(_unpin_rest, self._shared.table, self._shared.pins))
 
     def moved(self, address: int) -> int:
@@ -208,7 +210,8 @@ class VbarPages:
         devices.wait_for(self.index)  # Else pages that work still uses would go at a later call.
         self.table = self._held = self._shared = None
         for table in tables:
-            table.close()  # Views into it are dead from now on, as its caller wanted.
+            # Views into it are dead from now on, as its caller wanted.
+            shared_tables.close(table) if isinstance(table, AssembledTable) else table.close()
 
     def tables(self) -> list[PageTable]:
         """The private one first: its pages are certain to make room."""
@@ -367,22 +370,3 @@ def make_table(nbytes: int, index: int) -> PrivateTable | None:
         return None
     link.back()
     return table
-
-
-def _make_shared(descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights],
-                 index: int) -> SharedPages | None:
-    service = link.service()
-    if service is None:
-        return None
-    try:
-        device = devices.device_of(index)
-        if device is None:
-            return None
-        table = service.assembled_table(descriptors, pieces, device.id)
-    except AWAY as error:
-        link.away(error)
-        return None
-    except penstock.PenstockError as error:
-        say_once(f"a model's weights are not shared: {error.kind}, {error}")
-        return None
-    return SharedPages(table, weights, pin, _make_private)
