@@ -64,14 +64,14 @@ class Counts:
 
 
 class FiledWeights:
-    """What the seam is told of a module whose bytes may lie in a file."""
+    """What the seam is told of a module whose bytes lie in a file."""
 
-    def __init__(self, module: Module, offset: int, filed: bool) -> None:
+    def __init__(self, module: Module, offset: int) -> None:
         self.offset, self.nbytes = offset, module.nbytes
-        self._module, self._filed = module, filed
+        self._module = module
 
     def clean(self) -> bool:
-        return self._filed and not self._module.patch
+        return not self._module.patch
 
     def show(self, address: int, signature: Any) -> None:
         assert address == self._module.allocation[1]
@@ -119,8 +119,8 @@ class Model:
         weights, pieces, at = [], [], self.start
         for number, module in enumerate(self.modules):
             place = module.allocation[1] - self.vbar.base_addr
-            weights.append(FiledWeights(module, place, number not in self.unfiled))
             if number not in self.unfiled:
+                weights.append(FiledWeights(module, place))
                 pieces.append(Piece(place, 0, at, module.nbytes, "U8", "U8"))
             at += module.nbytes
         with open(file, "rb") as opened:

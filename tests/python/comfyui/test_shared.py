@@ -12,6 +12,7 @@ from typing import Any
 from comfyui import workers
 from comfyui.recorded_caller import Model, filed_model
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
+from penstock_comfyui import devices, safe_points
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import model_vbar
 
@@ -25,6 +26,11 @@ class WithFile(WithSeam):
 
     def resident(self) -> int:
         return int(self.daemon.device()["resident_bytes"])
+
+    def end_prompt(self) -> None:
+        """As `boundaries` does it."""
+        devices.wait_for(0)
+        safe_points.end_prompt()
 
 
 class Shared(WithFile):
@@ -146,6 +152,47 @@ class Shared(WithFile):
             one.forward()
 
 
+class Once(WithFile):
+    """What is resident for one model. Starts with an empty device."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.daemon.ask("evict", "--all")
+        self.assertEqual(0, self.resident())
+
+    def test_weights_that_are_in_no_file_are_there_once(self) -> None:
+        one = self.model(unfiled=tuple(range(11)))
+        self.assertEqual([False] * 11 + [True], [one.vbar._pages.is_shared(module.allocation[1]) for module in one.modules])
+        one.forward()
+        one.forward()
+        self.assertEqual((11, 13), (one.counts.filled, one.counts.resident))
+        # A page at the border of each table is two modules'.
+        self.assertLessEqual(self.resident(), one.nbytes + 3 * PAGE)
+
+    def test_what_replaced_pages_were_copied_from_goes_at_the_end_of_the_prompt(self) -> None:
+        one = self.model()
+        for module in one.modules:
+            module.change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        private = one.vbar._pages._shared.table.residency().private_bytes
+        self.assertEqual(2 * private, self.resident())
+        self.end_prompt()
+        self.assertEqual(private, self.resident())
+        one.forward()
+        self.assertEqual((12, 12), (one.counts.filled, one.counts.resident))
+        self.assertEqual(private, self.resident())
+
+    def test_a_table_that_is_used_as_the_file_has_it_stays_at_the_end_of_the_prompt(self) -> None:
+        one = self.model()
+        one.modules[5].change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        before = self.resident()
+        self.end_prompt()
+        self.assertEqual(before, self.resident())
+
+
 class SmallBudget(WithFile):
     capacity = "1MiB"
 
@@ -233,6 +280,20 @@ class TwoProcesses(WithFile):
         self.assertEqual(len(here - there) * PAGE, one.vbar.free_memory(1e30))
         self.assertEqual(before - len(here - there) * PAGE, self.resident())
         self.assertEqual(0, one.vbar.loaded_size())
+        go.set()
+        worker.join(30)
+        self.assertEqual(0, worker.exitcode)
+
+    def test_what_replaced_pages_were_copied_from_stays_while_others_have_the_file(self) -> None:
+        one = self.model()
+        for module in one.modules:
+            module.change(b"with a LoRA")
+        one.load(dirty=True)
+        one.forward()
+        worker, go = self.start()
+        before = self.resident()
+        self.end_prompt()
+        self.assertEqual(before, self.resident())
         go.set()
         worker.join(30)
         self.assertEqual(0, worker.exitcode)

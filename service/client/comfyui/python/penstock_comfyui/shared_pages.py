@@ -20,6 +20,8 @@ from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
 
 
+# Pages of a file go with those that were replaced if these are so many times as many: they come back out of host memory.
+DROP_RATIO = 8
 # Beyond the service's serials, and those of pages that nobody vouches for.
 _contents = itertools.count((1 << 63) | (1 << 62))
 
@@ -47,6 +49,7 @@ class SharedPages:
         self.page_bytes = table.page_bytes
         self.pins = Pins()
         self.private_made = 0
+        self._replaced_pages = 0  # By private ones, since what they were copied from was dropped.
         self._pin = pin
         self._make_private = make_private
         self._content = next(_contents)
@@ -96,11 +99,25 @@ class SharedPages:
         """Of pages that go when this process gives them up: private ones, and those that nobody else has mapped."""
         return int(self.table.residency().alone_bytes)
 
+    def drop_replaced(self) -> int:
+        """Where most of the table is private, what that was copied from goes, unless another process has these files; the
+        bytes. The service can't take it out alone: what is still used as the file has it goes, too, hence not where that is
+        much. REQUIRES: the device has been waited for, and the library's agent may give pages."""
+        figures = self.table.residency()
+        clean = int(figures.mapped_bytes - figures.private_bytes)
+        if self._replaced_pages == 0 or self._replaced_pages * self.page_bytes < DROP_RATIO * clean or not self._alone():
+            return 0
+        self._replaced_pages = 0
+        return self._evict()
+
     def drop_unused(self) -> int:
-        """What the service keeps of these files for whoever may want it next, unless somebody has them; the bytes. Pages
-        that were replaced by private ones are of these."""
+        """What the service has of these files, unless another process has them; the bytes. Pages that were replaced by
+        private ones are of these."""
+        return self._evict() if self._alone() else 0
+
+    def _evict(self) -> int:
         service = link.service()
-        if service is None or not self._alone():
+        if service is None:
             return 0
         try:
             return sum(int(service.query("evict", {"checkpoint": handle})["evicted_bytes"]) for handle in self.table.handles)
@@ -149,6 +166,7 @@ class SharedPages:
         if any(not serial & 1 for serial in signature):
             return None  # Kept from a connection that is lost: nobody knows any more which bytes are whose.
         self.private_made += shared
+        self._replaced_pages += shared
         self._written[offset] = tuple(signature)
         return signature
 

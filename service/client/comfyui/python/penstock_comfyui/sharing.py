@@ -92,18 +92,17 @@ class Manifest:
 class ModuleWeights:
     """A module's weight and bias in one allocation. Holds them by what they are, to see whether they are others later."""
 
-    def __init__(self, module: Any, offset: int, nbytes: int, tensors: list[Any], places: list[int], filed: bool) -> None:
+    def __init__(self, module: Any, offset: int, nbytes: int, tensors: list[Any], places: list[int]) -> None:
         self.offset = offset
         self.nbytes = nbytes
         self._module = weakref.ref(module)  # Which holds the VBAR, which holds us.
         self._tensors = tensors
         self._places = places
-        self._filed = filed
         self._shown: Any = None
 
     def clean(self) -> bool:
         module: Any = self._module()
-        return (self._filed and module.weight is self._tensors[0] and module.bias is self._tensors[1]
+        return (module.weight is self._tensors[0] and module.bias is self._tensors[1]
                 and all(getattr(module, f"{name}_lowvram_function", None) is None
                         and not getattr(module, f"{name}_function", None) for name in ("weight", "bias")))
 
@@ -124,6 +123,7 @@ class ModuleWeights:
 
 
 def _weights_of(module: Any, vbar: ModelVBAR, manifest: Manifest) -> ModuleWeights | None:
+    """None: not all of its weights are a file's. In shared pages it would be written to at once, and be there twice."""
     allocation = getattr(module, "_v", None)
     if allocation is None or allocation[0] is not vbar or not hasattr(module, "weight"):
         return None
@@ -131,10 +131,11 @@ def _weights_of(module: Any, vbar: ModelVBAR, manifest: Manifest) -> ModuleWeigh
     tensors = [module.weight, getattr(module, "bias", None)]
     places = list(_places(tensors))
     pieces = [_piece(tensor, offset + place, manifest) for tensor, place in zip(tensors, places) if tensor is not None]
-    filed = all(piece is not None for piece in pieces) and len(pieces) > 0
-    if filed:
-        manifest.pieces.extend(piece for piece in pieces if piece is not None)
-    return ModuleWeights(module, offset, allocation[2], tensors, places, filed)
+    filed = [piece for piece in pieces if piece is not None]
+    if not filed or len(filed) < len(pieces):
+        return None
+    manifest.pieces.extend(filed)
+    return ModuleWeights(module, offset, allocation[2], tensors, places)
 
 
 def _places(tensors: list[Any]) -> Iterator[int]:
