@@ -66,8 +66,9 @@ class Counts:
 class FiledWeights:
     """What the seam is told of a module whose bytes lie in a file."""
 
-    def __init__(self, module: Module, offset: int) -> None:
-        self.offset, self.nbytes = offset, module.nbytes
+    def __init__(self, module: Module, origin: int, at: int) -> None:
+        self.origin, self.nbytes = origin, module.nbytes
+        self.pieces = [Piece(0, 0, at, module.nbytes, "U8", "U8")]
         self._module = module
 
     def clean(self) -> bool:
@@ -89,6 +90,7 @@ class Model:
     file: Path | None = None  # Its modules' bytes lie there one behind the other,
     start: int = 0  # from here on.
     unfiled: tuple[int, ...] = ()
+    backwards: bool = False  # The last module is allocated first.
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
@@ -107,7 +109,7 @@ class Model:
             self.vbar = self.seam.ModelVBAR(self.nbytes * 10, 0)
             self.hostbuf = self.buffers.HostBuffer(0, 64 << 20, HOSTBUF_MAX)
         self.vbar.prioritize()
-        for module in self.modules:
+        for module in reversed(self.modules) if self.backwards else self.modules:
             if dirty:
                 module.signature = None
             if module.allocation is None:
@@ -116,21 +118,19 @@ class Model:
             self._share(self.file)
 
     def _share(self, file: Path) -> None:
-        weights, pieces, at = [], [], self.start
+        weights, at = [], self.start
         for number, module in enumerate(self.modules):
-            place = module.allocation[1] - self.vbar.base_addr
             if number not in self.unfiled:
-                weights.append(FiledWeights(module, place))
-                pieces.append(Piece(place, 0, at, module.nbytes, "U8", "U8"))
+                weights.append(FiledWeights(module, module.allocation[1] - self.vbar.base_addr, at))
             at += module.nbytes
         with open(file, "rb") as opened:
-            self.vbar._pages.share([opened.fileno()], pieces, weights)
+            self.vbar._pages.share([opened.fileno()], weights)
         for module in self.modules:
             vbar, address, nbytes = module.allocation
             module.allocation = vbar, self.vbar._pages.moved(address), nbytes
 
     def place(self, number: int) -> int:
-        """Of a module in its table."""
+        """Of a module in its table, which has them as the file does."""
         return int(sum(-(-module.nbytes // 512) * 512 for module in self.modules[:number]))
 
     def pages(self, number: int) -> range:

@@ -236,6 +236,17 @@ class TwoProcesses(WithFile):
         self.assertTrue(daemon.wait_until(lambda: one.vbar.loaded_size() == alone))
         self.assertEqual(36, one.counts.resident)
 
+    def test_they_share_in_whatever_order_they_allocated(self) -> None:
+        one = self.model()
+        one.forward()
+        alone = self.resident()
+        other, go = self.start((5,), workers.share_backwards)
+        self.assertEqual(alone + len(one.pages(5)) * PAGE, self.resident())
+        one.forward()
+        go.set()
+        other.join(30)
+        self.assertEqual((0, 24), (other.exitcode, one.counts.resident))
+
     def test_loaded_size_free_memory_and_vbars_analyze_say_what_the_device_gets(self) -> None:
         one = self.model()
         one.forward()

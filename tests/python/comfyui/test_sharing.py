@@ -168,22 +168,66 @@ class Sharing(WithSeam):
         self.share(one, other)
         self.assertEqual([False, True], [self.fault(one), self.fault(other)])
 
-    def test_blocks_follow_their_modules_or_are_no_blocks(self) -> None:
-        one, late = self.plain(), self.plain()
-        block = torch.nn.Module()
-        block._v_block = one._v
-        one.add_module("inner", block)
-        self.share(one)
-        self.assertEqual(one._v[1], block._v_block[1])
-        self.assertTrue(self.is_shared(one))
-        block._v_block = one._v
-        late._v = self.vbar.alloc(PAGE)  # After the model was shared: it stays where it is.
+    def weight(self) -> Any:
+        return self.module(self.tensor(0, *SHAPE))
+
+    def bias(self) -> Any:
+        return self.module(self.tensor(FLOATS, SHAPE[0]))
+
+    def blocks(self, *blocks: tuple[Any, ...]) -> list[Any]:
+        """Shares a model of these blocks; their ranges, which ComfyUI took for something else."""
         root = torch.nn.Module()
-        root.add_module("one", one)
-        root.add_module("late", late)
+        for number, modules in enumerate(blocks):
+            one = torch.nn.Module()
+            for place, module in enumerate(modules):
+                one.add_module(str(place), module)
+            root.add_module(str(number), one)
+            one._v_block = modules[0]._v
+        made = list(root.children())
+        root.get_dynamic_vram__units = lambda: (made[:1], [(one,) for one in made[1:]])
         sharing.share(root, self.vbar)
+        return [one._v_block for one in made]
+
+    def test_blocks_follow_their_modules(self) -> None:
+        one, two, three, four = self.bias(), self.weight(), self.bias(), self.weight()
+        found = self.blocks((two, four), (one, three))
+        for block, modules in zip(found, ((two, four), (one, three))):
+            self.assertTrue(all(self.is_shared(module) for module in modules))
+            starts = sorted(module._v[1] for module in modules)
+            self.assertEqual((self.vbar, starts[0], starts[1] + PAGE - starts[0]), block)
+
+    def test_a_block_that_has_another_s_module_in_its_midst_is_none(self) -> None:
+        found = self.blocks((self.weight(), self.bias()), (self.weight(),))
+        self.assertEqual([True, False], [one is None for one in found])
+
+    def test_a_block_that_lies_in_both_tables_is_none(self) -> None:
+        late = self.module(self.tensor(0, *SHAPE, filed=False))
+        found = self.blocks((self.weight(), late), (self.bias(),))
+        self.assertEqual([True, False], [one is None for one in found])
+        self.assertFalse(self.is_shared(late))
+
+    def test_a_block_that_comfyui_does_not_list_is_none(self) -> None:
+        one = self.plain()
+        one._v_block = one._v
+        self.share(one)
+        self.assertIsNone(one._v_block)
+
+    def test_what_is_allocated_later_stays_where_it_is(self) -> None:
+        one, late = self.plain(), self.plain()
+        self.share(one)
+        late._v = self.vbar.alloc(PAGE)
+        self.share(one, late)
         self.assertEqual([True, False], [self.is_shared(one), self.is_shared(late)])
-        self.assertIsNone(block._v_block)
+
+    def test_blocks_of_a_model_that_shares_nothing_are_comfyui_s(self) -> None:
+        one = self.module(self.tensor(0, *SHAPE, filed=False))
+        self.assertEqual([one._v], self.blocks((one,)))
+
+    def test_allocations_lie_as_in_the_file(self) -> None:
+        last, first = self.bias(), self.weight()
+        self.share(last, first)
+        self.assertEqual(PAGE, last._v[1] - first._v[1])
+        self.assertEqual([True, True], [self.fault(last), self.fault(first)])
 
     def test_a_model_in_comfy_aimdo_s_vbar_is_left_alone(self) -> None:
         one = self.plain()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ def work(socket: str, kind: str, nbytes: int, seed: int, rounds: int, ready: Any
     os._exit(0)
 
 
-def share(socket: str, kind: str, path: Path, nbytes: int, changed: tuple[int, ...], ready: Any, go: Any) -> None:
+def share(socket: str, kind: str, path: Path, nbytes: int, changed: tuple[int, ...], ready: Any, go: Any,
+          backwards: bool = False) -> None:
     """A model of a file, with a LoRA on some of its modules."""
     start_child(socket, kind)
-    one = filed_model(path, 12, nbytes)
+    one = filed_model(path, 12, nbytes, backwards=backwards)
     for number in changed:
         one.modules[number].change(b"LoRA")
     one.load(dirty=True)
@@ -36,6 +38,9 @@ def share(socket: str, kind: str, path: Path, nbytes: int, changed: tuple[int, .
     for _ in range(3):
         one.forward()
     os._exit(0 if one.counts.offloaded == 0 else 3)
+
+
+share_backwards = functools.partial(share, backwards=True)  # Allocated the other way round.
 
 
 def use_some(socket: str, kind: str, path: Path, nbytes: int, numbers: tuple[int, ...], ready: Any, go: Any) -> None:

@@ -14,16 +14,16 @@ from typing import Any
 
 import penstock
 from penstock import errors
-from penstock.memory import AssembledTable, PageTable, Piece, PrivateTable
+from penstock.memory import AssembledTable, PageTable, PrivateTable
 from penstock_comfyui import devices, safe_points, shared_tables
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.held_pages import HeldPages
+from penstock_comfyui.layout import Weights, lay_out
 from penstock_comfyui.link import AWAY, link, say_once
 from penstock_comfyui.pins import Pins
-from penstock_comfyui.shared_pages import SharedPages, Weights
+from penstock_comfyui.shared_pages import SharedPages
 
-ALIGNMENT = 512
 FAULT_SECONDS = 10.0
 FREE_SECONDS = 10.0
 PAGE_BYTES_WITHOUT = 8 << 20  # Of a VBAR that will never have one.
@@ -50,6 +50,7 @@ class VbarPages:
         self._shared: SharedPages | None = None
         self.asked_to_share = False
         self.cutoff = self.nbytes  # Bytes; what starts above isn't brought in.
+        self._cut = False  # A table has a cut-off.
         self.floor = 0
         self.table = make_table(self.nbytes, index)
         self._held = HeldPages(self.table, pageout) if self.table is not None and pageout is not None else None
@@ -70,20 +71,21 @@ class VbarPages:
 
     # ---- shared pages ----
 
-    def share(self, descriptors: Sequence[int], pieces: Sequence[Piece], weights: Sequence[Weights]) -> None:
-        """Has the service fill what `pieces` name; `weights` are all allocations so far. Once: addresses stay. Nothing is
-        shared where another VBAR of this process has the same."""
+    def share(self, descriptors: Sequence[int], weights: Sequence[Weights]) -> None:
+        """Has the service fill the weights, which are pieces of these files. Once: addresses stay. Nothing is shared where
+        another VBAR of this process has the same."""
         self.asked_to_share = True
-        if pieces and self.table is not None and self._held is None:
-            table = shared_tables.make_table(descriptors, pieces, self.index)
+        if weights and self.table is not None and self._held is None:
+            laid = lay_out(descriptors, weights)
+            table = shared_tables.make_table(laid.descriptors, laid.pieces, self.index)
             if table is not None:
-                self._shared = SharedPages(table, weights, pin, _make_private)
+                self._shared = SharedPages(table, laid.offsets, pin, _make_private)
                 self._ends.append(functools.partial(_unpin_rest, self._shared.table, self._shared.pins))
 
     def moved(self, address: int) -> int:
         """Where an allocation lies from now on."""
-        shared = self._shared
-        return shared.base + address - self.base if shared is not None and shared.holds(address - self.base) else address
+        found = self._shared.address_of(address - self.base) if self._shared is not None else None
+        return address if found is None else found
 
     def is_shared(self, address: int) -> bool:
         return self._shared is not None and self._shared.covers(address)
@@ -138,16 +140,21 @@ class VbarPages:
     def prioritize(self) -> None:
         if self.table is None:
             return
-        if self.cutoff < self.nbytes:
+        if self._cut:
             self.set_cutoff(self.nbytes)
         self.table.prioritize()
         if self._shared is not None:
             self._shared.table.prioritize()
 
     def set_cutoff(self, nbytes: int) -> None:
-        self.cutoff = min(nbytes, self.nbytes)
-        for table in self.tables():
-            table.set_cutoff(self.cutoff if self.cutoff < self.nbytes else None)
+        self._cut_off(nbytes, nbytes)
+
+    def _cut_off(self, own: int, shared: int) -> None:
+        """Of the private table, and of the shared one, which has another layout."""
+        self.cutoff = min(own, self.nbytes)
+        self._cut = min(own, shared) < self.nbytes
+        for table, end in zip(self.tables(), (own, shared)):
+            table.set_cutoff(end if end < self.nbytes else None)
 
     def free(self, nbytes: int) -> int:
         """Gives pages back from the end; the bytes that the device really got. What was freed stays free until the next
@@ -167,8 +174,9 @@ class VbarPages:
         if self._shared is not None and freed < nbytes and self.floor == 0:
             freed += self._shared.drop_unused()
         _count("freed_bytes", freed)
-        resident = [page for table in self.tables() for page, serial in enumerate(_all_serials(table)) if serial]
-        self.set_cutoff((max(resident) + 1) * self.page_bytes if resident else 0)
+        shared = max(self._resident(self._shared.table), default=-1) + 1 if self._shared is not None else 0
+        resident = (page for page, state in enumerate(self.residency()) if state & 1)
+        self._cut_off((max(resident, default=-1) + 1) * self.page_bytes, shared * self.page_bytes)
         return freed
 
     def answer_wanted(self, at_end: bool) -> None:
@@ -202,9 +210,13 @@ class VbarPages:
 
     def residency(self) -> list[int]:
         """A number a page: 1 resident, 2 pinned by this process, or both."""
-        pins = self._pins.ranges() + (self._shared.pins.ranges() if self._shared is not None else [])
-        pinned = {page for span in pins for page in self._pages(*span)}
-        resident = {page for table in self.tables() for page, serial in enumerate(_all_serials(table)) if serial}
+        pinned = {page for span in self._pins.ranges() for page in self._pages(*span)}
+        resident = self._resident(self.table) if self.table is not None else set()
+        if self._shared is not None:  # As if its weights lay where they were allocated.
+            there = {page for span in self._shared.pins.ranges() for page in self._shared.pages_of(*span)}
+            pinned |= {page for span in self._shared.origins(there) for page in self._pages(*span)}
+            there = self._resident(self._shared.table)
+            resident |= {page for span in self._shared.origins(there) for page in self._pages(*span)}
         return [(1 if page in resident else 0) | (2 if page in pinned else 0) for page in range(self.page_count)]
 
     def close(self) -> None:
@@ -222,6 +234,10 @@ class VbarPages:
         """The private one first: its pages are certain to make room."""
         tables: list[PageTable] = [self.table] if self.table is not None else []
         return tables + ([self._shared.table] if self._shared is not None else [])
+
+    @staticmethod
+    def _resident(table: PageTable) -> set[int]:
+        return {page for page, serial in enumerate(_all_serials(table)) if serial}
 
     def _pages(self, offset: int, nbytes: int) -> range:
         return range(offset // self.page_bytes, (offset + max(nbytes, 1) - 1) // self.page_bytes + 1)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Container, Iterable
+from typing import Any
 
 import penstock
 from penstock.memory import AssembledTable
+from penstock_comfyui.layout import Weights
 from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
 
@@ -26,23 +27,11 @@ DROP_RATIO = 8
 _contents = itertools.count((1 << 63) | (1 << 62))
 
 
-class Weights(Protocol):
-    """What lies in one allocation of a VBAR. Offsets are those of the VBAR."""
-
-    offset: int
-    nbytes: int
-
-    def clean(self) -> bool:
-        """ComfyUI uses them as the table has them."""
-
-    def show(self, address: int, signature: Any) -> None:
-        """Clean: their module finds them there, and compares with this signature."""
-
-
 class SharedPages:
-    """`pin` and `make_private` are how the VBAR gets pages of a table, or fails to."""
+    """`weights`: with their offsets in the table. `pin` and `make_private` are how the VBAR gets pages of a table, or fails
+    to."""
 
-    def __init__(self, table: AssembledTable, weights: Iterable[Weights], pin: Callable[[Any, int, int], bool],
+    def __init__(self, table: AssembledTable, weights: Iterable[tuple[int, Weights]], pin: Callable[[Any, int, int], bool],
                  make_private: Callable[[Any, int, int], bool]) -> None:
         self.table = table
         self.base = table.address
@@ -54,14 +43,24 @@ class SharedPages:
         self._make_private = make_private
         self._content = next(_contents)
         self._end = table.pages * table.page_bytes
-        self._weights = {one.offset: one for one in weights if one.offset + one.nbytes <= self._end
-                         and one.offset < table.nbytes}
+        self._weights = {offset: one for offset, one in weights if offset + one.nbytes <= self._end
+                         and offset < table.nbytes}
+        self._offsets = {one.origin: offset for offset, one in self._weights.items()}
         # Serials of the private pages that a module was let write to, by its offset.
         self._written: dict[int, tuple[int, ...]] = {}
 
-    def holds(self, offset: int) -> bool:
-        """These weights lie here."""
-        return offset in self._weights
+    def address_of(self, origin: int) -> int | None:
+        """Of the weights that were allocated there in the VBAR; None: they stay there."""
+        offset = self._offsets.get(origin)
+        return None if offset is None else self.base + offset
+
+    def origins(self, pages: Container[int]) -> list[tuple[int, int]]:
+        """Where in the VBAR those were allocated, and their bytes, that lie in these pages alone."""
+        return [(one.origin, one.nbytes) for offset, one in self._weights.items()
+                if all(page in pages for page in self.pages_of(offset, one.nbytes))]
+
+    def pages_of(self, offset: int, nbytes: int) -> range:
+        return range(offset // self.page_bytes, (offset + max(nbytes, 1) - 1) // self.page_bytes + 1)
 
     def covers(self, address: int) -> bool:
         return self.base <= address < self.base + self._end

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds out which weights of a model ComfyUI would only copy out of files, and has the service share them.
 
-Looked at when ComfyUI has laid a model out in its VBAR. The layout is ComfyUI's own, so that two processes share where they
-laid the same model out alike; a model's layout is looked at once.
+Looked at when ComfyUI has laid a model out in its VBAR, once. The shared pages have a layout of their own, so that processes
+share whatever they patch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from penstock._dtypes import DTYPES
 from penstock.memory import Piece
 from penstock_comfyui.devices import on_host
 from penstock_comfyui.link import say_once
+from penstock_comfyui.pager import VbarPages
 from penstock_comfyui.surface.model_vbar import ModelVBAR
 from penstock_comfyui.surface.torch import aimdo_to_tensor
 
@@ -61,27 +62,47 @@ def share(model: Any, vbar: Any) -> None:
         return
     pages = vbar._pages
     if not pages.asked_to_share:
-        manifest = Manifest()
-        found = [weights for module in model.modules() if (weights := _weights_of(module, vbar, manifest)) is not None]
-        pages.share(manifest.descriptors, manifest.pieces, found)
+        files = Files()
+        found = [weights for module in model.modules() if (weights := _weights_of(module, vbar, files)) is not None]
+        pages.share(files.descriptors, found)
     modules = [module for module in model.modules() if hasattr(module, "_v")]
     for module in modules:
         module._v = (vbar, pages.moved(module._v[1]), module._v[2])
-    # ComfyUI computes a block's range from allocations that it takes for neighbours.
-    apart = len({pages.is_shared(module._v[1]) for module in modules}) > 1
+    if not any(pages.is_shared(module._v[1]) for module in modules):
+        return
+    # ComfyUI computed a block's range from allocations that it took for neighbours. It does without where there is none.
+    ranges = {id(unit[0]): _range_of(unit, modules, pages) for unit in _units(model)}
     for module in model.modules():
         if getattr(module, "_v_block", None) is not None:
-            block = module._v_block
-            module._v_block = None if apart else (vbar, pages.moved(block[1]), block[2])
+            span = ranges.get(id(module))
+            module._v_block = None if span is None else (vbar, *span)
+
+
+def _units(model: Any) -> Iterator[Sequence[Any]]:
+    """The blocks for which ComfyUI computes ranges: each of one module or of several, with all that is in them."""
+    get = getattr(model, "get_dynamic_vram__units", None)
+    for units in get() if get is not None else ():
+        for unit in units:
+            yield unit if isinstance(unit, (list, tuple)) else (unit,)
+
+
+def _range_of(unit: Sequence[Any], modules: Sequence[Any], pages: VbarPages) -> tuple[int, int] | None:
+    """Address and bytes; None: they lie in both tables, or others lie among them."""
+    own = {id(module) for root in unit for module in root.modules()}
+    spans = [(module._v[1], module._v[1] + module._v[2]) for module in modules if id(module) in own]
+    if not spans or len({pages.is_shared(start) for start, _ in spans}) > 1:
+        return None
+    first, end = min(start for start, _ in spans), max(stop for _, stop in spans)
+    apart = any(first <= module._v[1] < end for module in modules if id(module) not in own)
+    return None if apart else (first, end - first)
 
 
 @dataclass
-class Manifest:
+class Files:
     descriptors: list[int] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
     _files: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def file(self, descriptor: int) -> int:
+    def number(self, descriptor: int) -> int:
         status = os.fstat(descriptor)
         number = self._files.setdefault((status.st_dev, status.st_ino), len(self.descriptors))
         if number == len(self.descriptors):
@@ -92,9 +113,11 @@ class Manifest:
 class ModuleWeights:
     """A module's weight and bias in one allocation. Holds them by what they are, to see whether they are others later."""
 
-    def __init__(self, module: Any, offset: int, nbytes: int, tensors: list[Any], places: list[int]) -> None:
-        self.offset = offset
+    def __init__(self, module: Any, origin: int, nbytes: int, tensors: list[Any], places: list[int],
+                 pieces: list[Piece]) -> None:
+        self.origin = origin
         self.nbytes = nbytes
+        self.pieces = pieces
         self._module = weakref.ref(module)  # Which holds the VBAR, which holds us.
         self._tensors = tensors
         self._places = places
@@ -122,20 +145,18 @@ class ModuleWeights:
         module._v_signature = self._shown = signature
 
 
-def _weights_of(module: Any, vbar: ModelVBAR, manifest: Manifest) -> ModuleWeights | None:
+def _weights_of(module: Any, vbar: ModelVBAR, files: Files) -> ModuleWeights | None:
     """None: not all of its weights are a file's. In shared pages it would be written to at once, and be there twice."""
     allocation = getattr(module, "_v", None)
     if allocation is None or allocation[0] is not vbar or not hasattr(module, "weight"):
         return None
-    offset = allocation[1] - vbar.base_addr
     tensors = [module.weight, getattr(module, "bias", None)]
     places = list(_places(tensors))
-    pieces = [_piece(tensor, offset + place, manifest) for tensor, place in zip(tensors, places) if tensor is not None]
+    pieces = [_piece(tensor, place, files) for tensor, place in zip(tensors, places) if tensor is not None]
     filed = [piece for piece in pieces if piece is not None]
     if not filed or len(filed) < len(pieces):
         return None
-    manifest.pieces.extend(filed)
-    return ModuleWeights(module, offset, allocation[2], tensors, places)
+    return ModuleWeights(module, allocation[1] - vbar.base_addr, allocation[2], tensors, places, filed)
 
 
 def _places(tensors: list[Any]) -> Iterator[int]:
@@ -150,7 +171,7 @@ def _wanted(tensor: Any) -> torch.dtype:
     return getattr(tensor, "_model_dtype", None) or tensor.dtype
 
 
-def _piece(tensor: Any, place: int, manifest: Manifest) -> Piece | None:
+def _piece(tensor: Any, place: int, files: Files) -> Piece | None:
     """None: it is no plain tensor of a file, or one that the service would make otherwise."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
         return None
@@ -162,4 +183,4 @@ def _piece(tensor: Any, place: int, manifest: Manifest) -> Piece | None:
     made = stored == wanted or (stored in _SOURCES and wanted in _TARGETS)
     if not whole or not made or part.size == 0:
         return None
-    return Piece(place, manifest.file(part.file_ref), part.offset, part.size, stored, wanted)
+    return Piece(place, files.number(part.file_ref), part.offset, part.size, stored, wanted)

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock_comfyui import pager, theirs
 from penstock_comfyui.devices import on_host, ours
+from penstock_comfyui.layout import ALIGNMENT
 from penstock_comfyui.link import link
 
 lib = theirs.module("control")
@@ -39,7 +40,7 @@ class ModelVBAR:
         """The service weighs pages by their use: a model that nobody uses sinks by itself."""
 
     def alloc(self, num_bytes: int) -> tuple[ModelVBAR, int, int]:
-        start = -(-self.offset // pager.ALIGNMENT) * pager.ALIGNMENT
+        start = -(-self.offset // ALIGNMENT) * ALIGNMENT
         if num_bytes < 0 or start + num_bytes > self.max_size:
             raise RuntimeError(f"penstock: the VBAR of {self.max_size} bytes has no {num_bytes} left")
         self.offset = start + num_bytes
