@@ -49,6 +49,16 @@ def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors", 
     }
 
 
+def two_loaders(other: str, seed: int = 7) -> dict[str, Any]:
+    """A picture ("save") of the model with the LoRA, and one ("other") of the same by another name without it."""
+    graph = workflow(seed=seed)
+    inputs = {**graph["sample"]["inputs"], "model": ["other_model", 0]}
+    return {**graph, "other_model": workflow(model=other)["model"],
+            "other_sample": {"class_type": "KSampler", "inputs": inputs},
+            "other_decode": {"class_type": "VAEDecode", "inputs": {"samples": ["other_sample", 0], "vae": ["vae", 0]}},
+            "other": {"class_type": "SaveImage", "inputs": {"images": ["other_decode", 0], "filename_prefix": "other"}}}
+
+
 class Comfy:
     """Started at once; the end of the `with` stops it. A folder that has been used is used as it is.
 
@@ -141,10 +151,10 @@ class Comfy:
             raise RuntimeError(f"{entry['status']['messages'][-1]}\n{self.log()[-3000:]}")
         return entry
 
-    def image(self, prompt: str) -> bytes:
+    def image(self, prompt: str, node: str = "save") -> bytes:
         """The pixels that the prompt made."""
         entry = self.ended(prompt)
-        image = entry["outputs"]["save"]["images"][0]
+        image = entry["outputs"][node]["images"][0]
         return pixels(self.ask(f"/view?filename={image['filename']}&subfolder={image['subfolder']}&type={image['type']}"))
 
     def run(self, **changes: Any) -> bytes:
