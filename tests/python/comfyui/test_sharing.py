@@ -212,6 +212,15 @@ class Sharing(WithSeam):
         self.share(one)
         self.assertIsNone(one._v_block)
 
+    def test_blocks_that_can_not_be_told_are_none(self) -> None:
+        one = self.plain()
+        one._v_block = one._v
+        one.get_dynamic_vram__units = lambda: 1 / 0
+        with self.assertRaises(ZeroDivisionError):
+            sharing.share(one, self.vbar)
+        self.assertTrue(self.is_shared(one))
+        self.assertIsNone(one._v_block)
+
     def test_what_is_allocated_later_stays_where_it_is(self) -> None:
         one, late = self.plain(), self.plain()
         self.share(one)

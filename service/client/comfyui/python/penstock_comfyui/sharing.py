@@ -71,11 +71,13 @@ def share(model: Any, vbar: Any) -> None:
     if not any(pages.is_shared(module._v[1]) for module in modules):
         return
     # ComfyUI computed a block's range from allocations that it took for neighbours. It does without where there is none.
+    blocks = [module for module in model.modules() if getattr(module, "_v_block", None) is not None]
+    for module in blocks:
+        module._v_block = None  # Whatever goes wrong below.
     ranges = {id(unit[0]): _range_of(unit, modules, pages) for unit in _units(model)}
-    for module in model.modules():
-        if getattr(module, "_v_block", None) is not None:
-            span = ranges.get(id(module))
-            module._v_block = None if span is None else (vbar, *span)
+    for module in blocks:
+        span = ranges.get(id(module))
+        module._v_block = None if span is None else (vbar, *span)
 
 
 def _units(model: Any) -> Iterator[Sequence[Any]]:
