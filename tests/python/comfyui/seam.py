@@ -10,8 +10,10 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import signal
 import unittest
 import unittest.mock
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,19 @@ class WithSeam(unittest.TestCase):
 
     def restart(self) -> None:
         self.daemon.restart()
+
+    def stop_service(self) -> Callable[[], None]:
+        """All of its threads stand when this returns, until the answer is called or the test ends."""
+        process = self.daemon.process
+        tasks = Path(f"/proc/{process.pid}/task")
+
+        def resume() -> None:
+            process.send_signal(signal.SIGCONT)
+
+        process.send_signal(signal.SIGSTOP)
+        self.addCleanup(resume)
+        self.assertTrue(daemon.wait_until(lambda: all(") T " in (task / "stat").read_text() for task in tasks.iterdir())))
+        return resume
 
     def processes(self) -> Any:
         """How to start some: a driver is of no use to a forked child."""

@@ -250,11 +250,12 @@ class Reports(WithSeam):
 
     def test_a_service_that_does_not_answer_is_left_alone_for_a_while(self) -> None:
         asked = unittest.mock.Mock(side_effect=errors.DeadlineError("no answer"))
-        with unittest.mock.patch.object(link, "_service", SimpleNamespace(report=asked, devices=())):
+        with unittest.mock.patch.object(link, "_service", SimpleNamespace(report=asked, devices=())), \
+                self.assertLogs("penstock", "WARNING"), unittest.mock.patch("penstock_comfyui.link._said", set()):
             for _ in range(3):
                 self.holdings.dropped()
         self.assertEqual(1, asked.call_count)
-        self.assertIsNotNone(link.present())
+        self.assertIsNone(link.present())
 
     def test_nothing_fails_where_something_has_changed_its_shape_or_the_service_is_away(self) -> None:
         self.management.current_loaded_models = [SimpleNamespace(model=object(), device=CPU)]

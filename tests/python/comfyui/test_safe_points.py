@@ -4,31 +4,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import unittest
 import unittest.mock
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import penstock
+from comfyui.management import boundaries_of
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
-from penstock_comfyui import boundaries, devices, host_memory, reserve, safe_points
+from penstock_comfyui import devices, host_memory, reserve, safe_points
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import control, model_vbar, vram_buffer
-
-
-@contextmanager
-def modules(**found: Any) -> Iterator[None]:
-    """ComfyUI's, as far as the boundaries look."""
-    named = {}
-    for name, content in found.items():
-        module: Any = ModuleType(name)
-        module.__dict__.update(vars(content))
-        named[name.replace("__", ".")] = module
-    with unittest.mock.patch.dict(sys.modules, named):
-        yield
 
 
 class Asking:
@@ -189,25 +175,8 @@ class TwoDevices(unittest.TestCase):
 
 
 class Boundaries(WithAsks):
-    def install(self, **options: Any) -> Any:
-        said = self.asking.said
-
-        class PromptExecutor:
-            async def execute_async(self, prompt: Any) -> Any:
-                said.append("prompt")
-                if prompt == "fails":
-                    raise ValueError(prompt)
-                return prompt
-
-        management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
-                                     synchronize=lambda: said.append("synchronize"), load_models_gpu=lambda models, memory_required: said.append("load"),
-                                     get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
-        self.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
-                                  comfy__model_management=management, comfy=SimpleNamespace(),
-                                  execution=SimpleNamespace(PromptExecutor=PromptExecutor)))
-        boundaries.install()
-        boundaries.install()  # Twice is once.
-        return sys.modules["comfy.model_management"], sys.modules["execution"].PromptExecutor()
+    def install(self) -> Any:
+        return boundaries_of(self, self.asking.said)
 
     def test_a_node_ends_after_its_buffers_went(self) -> None:
         management, _ = self.install()

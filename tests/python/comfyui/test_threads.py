@@ -5,37 +5,27 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import threading
 import time
 import unittest
 import unittest.mock
-from pathlib import Path
 
-from comfyui.seam import MIB, PAGE, WithSeam, daemon, enter_context, peek, poke
+from comfyui.seam import MIB, PAGE, WithSeam, enter_context, peek, poke
 from penstock_comfyui import pager
 from penstock_comfyui.surface import model_vbar
 
 
 class Threads(WithSeam):
-    def stop_service(self) -> None:
-        """Until SIGCONT; all of its threads stand when this returns."""
-        tasks = Path(f"/proc/{self.daemon.process.pid}/task")
-        self.daemon.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(self.daemon.process.send_signal, signal.SIGCONT)
-        self.assertTrue(daemon.wait_until(lambda: all(
-            ") T " in (task / "stat").read_text() for task in tasks.iterdir())))
-
     def test_the_interpreter_is_free_while_a_fault_waits(self) -> None:
         vbar = model_vbar.ModelVBAR(4 * MIB, 0)
         part = vbar.alloc(PAGE)
-        self.stop_service()
+        resume = self.stop_service()
         answer: list[object] = []
         thread = threading.Thread(target=lambda: answer.append(model_vbar.vbar_fault(part)))
         thread.start()
         ran = sum(index for index in range(1000))  # This thread runs.
         self.assertEqual((499500, []), (ran, answer))
-        self.daemon.process.send_signal(signal.SIGCONT)
+        resume()
         thread.join(20)
         self.assertEqual(1, len(answer))
         self.assertIsNotNone(answer[0])

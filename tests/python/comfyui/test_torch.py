@@ -7,12 +7,14 @@ import gc
 import json
 import struct
 import sys
+import time
 import types
 import unittest
 import unittest.mock
 from pathlib import Path
 from typing import Any
 
+import penstock
 from comfyui.seam import MIB, PAGE, WithSeam, daemon
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import host_buffer, model_vbar, vram_buffer
@@ -137,6 +139,35 @@ class Reads(WithReads):
         del tensors
         gc.collect()
         self.assertEqual(0, self.client()["pinned_bytes"])
+
+    def test_a_service_that_stops_in_the_middle_of_a_load_is_not_waited_for(self) -> None:
+        from penstock_comfyui import reads
+
+        opened = penstock.Service.open
+
+        def open_and_stop(service: penstock.Service, *arguments: Any) -> Any:
+            checkpoint = opened(service, *arguments)
+            self.assertEqual(0, checkpoint.resident_bytes)
+            self.stop_service()
+            return checkpoint
+
+        self.enterContext(unittest.mock.patch.multiple("penstock_comfyui.link", QUESTION_SECONDS=0.2, HEARD_SECONDS=0.0))
+        with unittest.mock.patch.object(penstock.Service, "open", open_and_stop), \
+                unittest.mock.patch.object(reads, "SIGN_SECONDS", 0.2):
+            started = time.monotonic()
+            self.load()
+        self.assertLess(time.monotonic() - started, 2)
+        self.assertEqual((1, None), (len(self.plain), link.present()))
+
+    def test_a_file_that_does_not_come_is_read_by_comfyui(self) -> None:
+        from penstock_comfyui import reads
+
+        with unittest.mock.patch.object(penstock.Checkpoint, "pin", side_effect=penstock.DeadlineError("late")) as pin, \
+                unittest.mock.patch.object(reads, "LOAD_SECONDS", 0), self.assertLogs("penstock", "WARNING") as said:
+            self.load()
+        self.assertEqual((1, 1), (pin.call_count, len(self.plain)))
+        self.assertIn("deadline, late", said.output[0])
+        self.assertIsNotNone(link.present())
 
     def test_what_is_written_stays_here(self) -> None:
         first = self.load()["w"]

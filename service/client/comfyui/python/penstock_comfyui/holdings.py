@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import penstock
-from penstock import errors
 from penstock.holdings import Holding
 from penstock_comfyui import devices, host_memory, pager, safe_points, theirs
 from penstock_comfyui.graph_pools import Pools, graph_pools
 from penstock_comfyui.held_tensors import Counted
-from penstock_comfyui.link import SILENT_SECONDS, say_once
+from penstock_comfyui.link import say_once
 
 NODE_SECONDS = 1.0  # Between two reports at ends of nodes.
 REPORT_SECONDS = 1.0  # To wait for an answer.
@@ -32,7 +30,6 @@ class Holdings:
     def __init__(self, management: Any) -> None:
         self._management = management
         self._next = 0.0
-        self._silent_until = 0.0
         self._carry: _Found | None = None  # Of the node that ends now.
         self._kept = _Found()  # Results and state, as last looked for.
         self._pools: dict[int, Pools] = {}  # As last looked for.
@@ -71,15 +68,7 @@ class Holdings:
         self._next = time.monotonic() + NODE_SECONDS
         found = self._safely(lambda: self._all(carry))
         told = [Holding(kind, place, nbytes, device) for (kind, place, device), nbytes in found.bytes.items()]
-        safe_points.with_service(lambda service: self._report(service, told))
-
-    def _report(self, service: penstock.Service, told: list[Holding]) -> None:
-        if time.monotonic() < self._silent_until:
-            return
-        try:
-            service.report(told, REPORT_SECONDS)
-        except errors.DeadlineError:
-            self._silent_until = time.monotonic() + SILENT_SECONDS  # It has other work; prompts don't wait for it again.
+        safe_points.with_service(lambda service: service.report(told, REPORT_SECONDS))
 
     def _all(self, carry: _Found) -> _Found:
         found = self._weights()

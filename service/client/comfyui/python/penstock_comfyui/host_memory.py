@@ -69,7 +69,7 @@ class LockedBuffer:
         self._granted = kept
         try:
             self._buffer.truncate(kept)
-        except AWAY as error:
+        except (*AWAY, errors.DeadlineError) as error:
             link.away(error)  # It is unmapped here, and the service's session ended with the connection.
 
     def read(self, offset: int, descriptor: int, file_offset: int, nbytes: int) -> None:
@@ -106,13 +106,15 @@ class LockedBuffer:
 
     def _grow(self, wanted: int) -> None:
         rounded = min(-(-wanted // GRANULE) * GRANULE, self.nbytes_max)
+        if not link.may_ask:
+            raise RuntimeError("penstock: the service is away")
         # The exact size where a granule finds no room.
         for size in dict.fromkeys((rounded, wanted)):
             try:
                 self._open().grow(size)
                 self._granted = size
                 return
-            except AWAY as error:
+            except (*AWAY, errors.DeadlineError) as error:
                 link.away(error)
                 raise RuntimeError(f"penstock: {error}") from error
             except penstock.PenstockError as error:
@@ -192,7 +194,7 @@ def _book(nbytes: int, device: str | None) -> penstock.Grant | None:
     if service is None:
         return None
     try:
-        return service.admit(work=nbytes, timeout=0, device=device)
+        return link.answer(lambda: service.admit(work=nbytes, timeout=0, device=device))
     except AWAY as error:
         link.away(error)
     except penstock.PenstockError as error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
 import penstock
@@ -14,11 +16,18 @@ from penstock import errors
 
 log = logging.getLogger("penstock")
 
+
+class SilentError(errors.DeadlineError):
+    """The service says nothing. Any other DeadlineError may be its own answer."""
+
+
 # What says that the service is gone, and not that it refuses.
-AWAY = (errors.UnreachableError, errors.DisconnectedError, errors.ClosingError)
+AWAY = (errors.UnreachableError, errors.DisconnectedError, errors.ClosingError, SilentError)
 RETRY_SECONDS = 2.0
 # After a call that found no end: waiting for the next one would cost more than streaming does.
 SILENT_SECONDS = 60.0
+QUESTION_SECONDS = 2.0  # For an answer that nobody has to work for.
+HEARD_SECONDS = 2.0  # An answer is a sign of life for so long.
 
 _said: set[str] = set()
 _Value = TypeVar("_Value")
@@ -41,23 +50,43 @@ class Link:
         self._process = 0
         self._next_try = 0.0
         self._away = False
+        self._heard = 0.0
         os.register_at_fork(after_in_child=self._start_over)
 
     def service(self) -> penstock.Service | None:
-        """None while the service is away. Asked for again at most every RETRY_SECONDS."""
+        """None while the service is away. Asked for again at most every RETRY_SECONDS. Calls of the library may wait for minutes
+        for a service that is stopped: it has shown a sign of life just now."""
         with self._lock:
-            if self._service is not None and self._process == os.getpid():
-                return self._service if self._may_try() else None
             if not self._may_try():
                 return None
-            try:
-                self._service = penstock.connect(self._socket, name="ComfyUI")
-                self._process = os.getpid()
-            except penstock.PenstockError as error:
-                self._note_away(error)
-                return None
-            self._note_back()
-            return self._service
+            found = self._service if self._process == os.getpid() else None
+            if found is None:
+                return self._connect()
+        return found if self._lives(found) else None
+
+    def answer(self, ask: Callable[[], _Value], seconds: float | None = None) -> _Value:
+        """What the service answers, or what `ask` raises. SilentError: nothing in time, and it counts as away. The library would wait
+        for longer, so that a thread of the question's own does: `ask` may use no GPU, and what comes too late is dropped."""
+        answers: queue.SimpleQueue[tuple[_Value | None, BaseException | None]] = queue.SimpleQueue()
+        threading.Thread(target=_run, args=(ask, answers), name="penstock-question", daemon=True).start()
+        limit = QUESTION_SECONDS if seconds is None else seconds
+        try:
+            value, problem = answers.get(timeout=limit)
+        except queue.Empty:
+            silent = SilentError(f"the service did not answer within {limit:.1f} s", "is it stopped?")
+            self.away(silent)
+            raise silent from None
+        if not isinstance(problem, AWAY):
+            self._heard = time.monotonic()
+            self.back()
+        if problem is not None:
+            raise problem
+        return value  # type: ignore[return-value]
+
+    def check(self, service: penstock.Service) -> None:
+        """Before a call that has no limit of its own and has to be made by this thread. SilentError: don't make it."""
+        if time.monotonic() >= self._heard + HEARD_SECONDS:
+            self.answer(service.status)
 
     def present(self) -> penstock.Service | None:
         """The connection that is there, if any; none is made."""
@@ -68,7 +97,7 @@ class Link:
     def reset(self, socket: str | None) -> None:
         """Another service from now on."""
         with self._lock:
-            self._socket, self._service, self._next_try, self._away = socket, None, 0.0, False
+            self._socket, self._service, self._next_try, self._away, self._heard = socket, None, 0.0, False, 0.0
 
     def _start_over(self) -> None:
         """In a child made by fork: the lock may be held by a thread that isn't here."""
@@ -78,8 +107,6 @@ class Link:
         """A call found out that the service is gone, or that it says nothing."""
         with self._lock:
             self._note_away(error)
-            if isinstance(error, errors.DeadlineError):
-                self._next_try = time.monotonic() + SILENT_SECONDS
 
     def back(self) -> None:
         """A call found out that it is there."""
@@ -95,8 +122,31 @@ class Link:
     def _may_try(self) -> bool:
         return time.monotonic() >= self._next_try
 
+    def _connect(self) -> penstock.Service | None:
+        """REQUIRES: the lock is held."""
+        try:
+            self._service = penstock.connect(self._socket, name="ComfyUI")
+            self._process = os.getpid()
+        except penstock.PenstockError as error:
+            self._note_away(error)
+            return None
+        self._heard = time.monotonic()
+        self._note_back()
+        return self._service
+
+    def _lives(self, service: penstock.Service) -> bool:
+        try:
+            self.check(service)
+        except AWAY as error:
+            self.away(error)
+            return False
+        except penstock.PenstockError:
+            pass  # An answer.
+        return True
+
     def _note_away(self, error: Exception) -> None:
-        self._next_try = time.monotonic() + RETRY_SECONDS
+        silent = isinstance(error, errors.DeadlineError)
+        self._next_try = time.monotonic() + (SILENT_SECONDS if silent else RETRY_SECONDS)
         if not self._away:
             self._away = True
             say_once(f"the service is away ({error}); ComfyUI goes on without it until it is back")
@@ -106,6 +156,13 @@ class Link:
             say_once("the service is back", logging.INFO)
         self._away = False
         self._next_try = 0.0
+
+
+def _run(ask: Callable[[], _Value], answers: queue.SimpleQueue[tuple[_Value | None, BaseException | None]]) -> None:
+    try:
+        answers.put((ask(), None))
+    except BaseException as problem:  # noqa: BLE001 - It is raised where the question was asked.
+        answers.put((None, problem))
 
 
 link = Link()

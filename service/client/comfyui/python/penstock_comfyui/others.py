@@ -14,6 +14,7 @@ from typing import Any
 import penstock
 from penstock import errors
 from penstock_comfyui import pager, safe_points
+from penstock_comfyui.link import QUESTION_SECONDS, SilentError, link
 
 SHRINK_SECONDS = 1.0
 FIGURES_SECONDS = 0.1
@@ -52,7 +53,7 @@ class OnDevice:
             self._booked.pop().release()
 
     def _shrink(self, service: penstock.Service, nbytes: int) -> int:
-        status = service.status()
+        status = link.answer(service.status)
         before = _device(status, self.device)
         wanted = min(nbytes, self._evictable(status))
         if wanted == 0:
@@ -60,8 +61,11 @@ class OnDevice:
         # A booking is first met out of room that is not used; only what is beyond that makes pages go.
         unused = max(0, int(before["budget_bytes"]) - int(before["used_bytes"]))
         try:
-            self._booked.append(service.admit(work=unused + wanted, minimum_work=unused + 1, timeout=SHRINK_SECONDS,
-                                              device=self.device))
+            self._booked.append(link.answer(lambda: service.admit(
+                work=unused + wanted, minimum_work=unused + 1, timeout=SHRINK_SECONDS, device=self.device),
+                SHRINK_SECONDS + QUESTION_SECONDS))
+        except SilentError:
+            raise
         except errors.DeadlineError:
             pass  # Not all in time; what went is free.
         return self._freed(service, int(before["used_bytes"]), wanted)
@@ -70,7 +74,7 @@ class OnDevice:
         """The service's figures follow what it did by some milliseconds."""
         end = time.monotonic() + FIGURES_SECONDS
         while True:
-            freed = max(0, used_before - int(_device(service.status(), self.device)["used_bytes"]))
+            freed = max(0, used_before - int(_device(link.answer(service.status), self.device)["used_bytes"]))
             if freed >= wanted or time.monotonic() >= end:
                 return freed
             time.sleep(0.002)

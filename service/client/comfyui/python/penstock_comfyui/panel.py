@@ -46,7 +46,7 @@ def status() -> _Answer:
     of this process."""
 
     def ask(service: penstock.Service) -> dict[str, Any]:
-        found = service.status()
+        found = link.answer(service.status)
         for checkpoint in found.get("checkpoints", ()):
             checkpoint.pop("path", None)
         found.pop("metrics", None)
@@ -57,7 +57,10 @@ def status() -> _Answer:
 
 def explain() -> _Answer:
     """The latest decisions, newest first."""
-    return _asked(lambda service: {"decisions": service.query("explain").get("decisions", [])[-DECISIONS_MAX:][::-1]})
+    def ask(service: penstock.Service) -> dict[str, Any]:
+        return {"decisions": link.answer(lambda: service.query("explain")).get("decisions", [])[-DECISIONS_MAX:][::-1]}
+
+    return _asked(ask)
 
 
 def _asked(ask: Callable[[penstock.Service], dict[str, Any]]) -> _Answer:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import time
 from typing import Any
 
 import penstock
 import penstock.torch  # noqa: F401 - That torch is missing is to be found out here.
+from penstock import errors
 from penstock._dtypes import DTYPES
 from penstock.safe import shown
 from penstock_comfyui.holdings import SHARED_BYTES
@@ -25,6 +27,8 @@ _MARK = "_penstock"
 # Where torch itself puts tensors. Products of one row have other roundings on memory that is aligned to less than 16.
 _ALIGNMENT = 64
 _SUFFIXES = (".safetensors", ".sft")
+LOAD_SECONDS = 300.0  # A disk may be slow; a mount that hangs does so for ever.
+SIGN_SECONDS = 5.0  # Of a load: after so long the service is asked whether it is there at all.
 
 
 class _NotOurs(Exception):
@@ -81,7 +85,9 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         host = next((one.id for one in service.devices if one.kind == "host"), None)
         if host is None:
             raise _NotOurs('the service has pages on GPUs alone; [device.host] enabled = "on" gives it some in host memory')
-        return _tensors(service, ckpt, host)
+        found = _tensors(service, ckpt, host)
+        link.back()
+        return found
     except AWAY as error:
         link.away(error)
         raise _NotOurs("") from error
@@ -94,12 +100,24 @@ def _tensors(service: penstock.Service, ckpt: Any, device: str) -> tuple[dict[st
         strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
         if strange:
             raise _NotOurs(f"torch has no {', '.join(strange)}")
-        with checkpoint.pin() as pinned:
-            # Each tensor keeps its own pages from here on.
-            found = {name: shown(checkpoint.pin(name), "torch") for name in pinned}
+        with _pinned(service, checkpoint) as pinned:
+            # Each tensor keeps its own pages from here on. They are there: nothing waits.
+            found = {name: shown(checkpoint.pin(name, SIGN_SECONDS), "torch") for name in pinned}
         for tensor in found.values():
             setattr(tensor.untyped_storage(), _MARK, True)
         return found, dict(checkpoint.metadata) or None
+
+
+def _pinned(service: penstock.Service, checkpoint: penstock.Checkpoint) -> Any:
+    """All of it. DeadlineError: the file is too slow, or the service says nothing."""
+    end = time.monotonic() + LOAD_SECONDS
+    while True:
+        try:
+            return checkpoint.pin(timeout=SIGN_SECONDS)
+        except errors.DeadlineError:
+            link.check(service)
+            if time.monotonic() >= end:
+                raise
 
 
 def _torch_has(dtype: str) -> bool:

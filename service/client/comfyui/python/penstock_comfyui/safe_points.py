@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import penstock
+from penstock import errors
 from penstock_comfyui.link import AWAY, link
 
 LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
@@ -88,7 +89,7 @@ def promised_to_others(own_bytes: Callable[[str], int], counted: Callable[[], Co
 def _of_others(service: penstock.Service, own_bytes: Callable[[str], int], counted: Collection[str]) -> list[int]:
     if not counted:
         return []
-    return [one["booked_bytes"] - own_bytes(one["id"]) for one in service.status()["devices"] if one["id"] in counted]
+    return [one["booked_bytes"] - own_bytes(one["id"]) for one in link.answer(service.status)["devices"] if one["id"] in counted]
 
 
 def recent_status() -> dict[str, Any]:
@@ -98,7 +99,7 @@ def recent_status() -> dict[str, Any]:
     if now >= _status_at + STATUS_SECONDS:
         _status_at = now
         found: list[dict[str, Any]] = [{}]
-        with_service(lambda service: found.append(service.status()))
+        with_service(lambda service: found.append(link.answer(service.status)))
         _status = found[-1]
     return _status
 
@@ -110,7 +111,7 @@ def with_service(action: Callable[[penstock.Service], object]) -> None:
         return
     try:
         action(service)
-    except AWAY as error:
+    except (*AWAY, errors.DeadlineError) as error:  # It has refused nothing: it has said nothing.
         link.away(error)
     except (penstock.PenstockError, KeyError, TypeError, ValueError):
         pass  # A refusal, or an answer of another version: the service has its own deadlines, and asks again.
@@ -126,6 +127,7 @@ def _answer(service: penstock.Service) -> None:
     if _wanted == 0 or not _lock.acquire(blocking=False):
         return  # Or another thread is at it.
     try:
+        link.check(service)
         freed = service.free(_wanted, FREE_SECONDS)
         given = _give_held(_wanted - freed) if freed < _wanted else 0
         if given > 0:

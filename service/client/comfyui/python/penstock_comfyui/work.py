@@ -13,7 +13,7 @@ from typing import Any
 
 import penstock
 from penstock_comfyui import devices, reserve, safe_points
-from penstock_comfyui.link import AWAY, link, say_once
+from penstock_comfyui.link import AWAY, QUESTION_SECONDS, link, say_once
 
 WAIT_SECONDS = 1.0
 
@@ -59,7 +59,7 @@ def _book(service: penstock.Service, device: str, index: int, nbytes: int) -> No
     if nbytes == 0:
         return
     try:
-        _booked[device] = service.admit(work=nbytes, timeout=0, device=device)
+        _booked[device] = link.answer(lambda: service.admit(work=nbytes, timeout=0, device=device))
     except AWAY:
         raise
     except penstock.PenstockError:
@@ -69,12 +69,13 @@ def _book(service: penstock.Service, device: str, index: int, nbytes: int) -> No
 def _book_after_giving(service: penstock.Service, device: str, index: int, nbytes: int) -> None:
     """Nobody waits for pages of ours while we wait: they go in our own calls alone."""
     devices.wait_for(index)
-    status = next(one for one in service.status()["devices"] if one["id"] == device)
+    status = next(one for one in link.answer(service.status)["devices"] if one["id"] == device)
     unused = max(0, int(status["budget_bytes"]) - int(status["used_bytes"]))
     try:
         if nbytes > unused:
             service.free(nbytes - unused, safe_points.FREE_SECONDS)
-        _booked[device] = service.admit(work=nbytes, timeout=WAIT_SECONDS, device=device)
+        _booked[device] = link.answer(lambda: service.admit(work=nbytes, timeout=WAIT_SECONDS, device=device),
+                                      WAIT_SECONDS + QUESTION_SECONDS)
     except AWAY:
         raise
     except penstock.PenstockError as refusal:

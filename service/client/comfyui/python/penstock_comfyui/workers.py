@@ -18,7 +18,7 @@ from typing import Any
 import penstock
 from penstock import errors
 from penstock_comfyui import devices, gate, others, reserve, work
-from penstock_comfyui.link import AWAY, link, say_once
+from penstock_comfyui.link import AWAY, QUESTION_SECONDS, SilentError, link, say_once
 
 VERSIONS = ((0, 4, 46), (0, 4, 47))  # From, and before.
 POOL = "comfy_env.isolation.pool"
@@ -98,15 +98,18 @@ def _book(reply: dict[str, Any], pool: Any, request: Mapping[str, Any], worker_k
     work.release()
     granted = 0
     try:
-        grant = service.admit(work=wanted, minimum_work=min(wanted, int(request.get("total_size") or 0)) or wanted,
-                              timeout=WAIT_SECONDS, device=name)
+        least = min(wanted, int(request.get("total_size") or 0)) or wanted
+        grant = link.answer(lambda: service.admit(work=wanted, minimum_work=least, timeout=WAIT_SECONDS, device=name),
+                            WAIT_SECONDS + QUESTION_SECONDS)
         granted = grant.work_bytes
         with _lock:
             _booked[str(worker_key)] = grant
+    except SilentError:
+        raise
     except (errors.DeadlineError, errors.ForeignUsageError, errors.HeadroomError, errors.NeverFitsError, errors.PinnedError,
             errors.QuotaError, errors.WouldDeadlockError) as refusal:
         say_once(f"a worker of comfy-env finds no room for {wanted} bytes: {refusal.kind}; it offloads")
-    left = next(int(one["admissible_bytes"]) for one in service.status()["devices"] if one["id"] == name)
+    left = next(int(one["admissible_bytes"]) for one in link.answer(service.status)["devices"] if one["id"] == name)
     # Pages went for the booking, since comfy-env measured.
     free = max(int(reply["device_free_bytes"]), int(management.get_free_memory(device)))
     # The worker takes what is not free for it out of its own view. Bytes promised to others are in that, hence not in the

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service that is there and says nothing: prompts go on without it, after a moment each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import unittest
+import unittest.mock
+from types import SimpleNamespace
+from typing import Any
+
+import penstock
+from comfyui.management import boundaries_of
+from comfyui.seam import KIB, MIB, WithSeam, daemon
+from penstock_comfyui import holdings, host_memory, link as links, panel, safe_points
+from penstock_comfyui.link import SilentError, link
+
+LIMIT = 0.3
+
+
+class Silent(WithSeam):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(unittest.mock.patch.multiple(links, QUESTION_SECONDS=LIMIT, HEARD_SECONDS=0.0, _said=set()))
+        self.enterContext(unittest.mock.patch.object(holdings, "REPORT_SECONDS", LIMIT))
+        self.enterContext(unittest.mock.patch.multiple(safe_points, LOOK_SECONDS=0, PROMISED_SECONDS=0, STATUS_SECONDS=0))
+        self.assertIsNotNone(link.service())
+
+    def took(self, call: Any) -> float:
+        started = time.monotonic()
+        call()
+        return time.monotonic() - started
+
+    def test_a_prompt_asks_once_and_the_next_one_not_at_all(self) -> None:
+        management, executor = boundaries_of(self, [])
+
+        def prompt() -> None:
+            asyncio.run(executor.execute_async(1))
+            management.load_models_gpu([], 0)
+            management.reset_cast_buffers()
+
+        self.stop_service()
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.assertLess(self.took(prompt), LIMIT + 1)
+        self.assertIn("did not answer within 0.3 s", said.output[0])
+        self.assertIsNone(link.present())
+        self.assertLess(self.took(prompt), LIMIT / 2)
+
+    def test_a_report_that_is_not_answered_is_the_last_for_a_while(self) -> None:
+        service = link.service()
+        self.stop_service()
+        management = SimpleNamespace(current_loaded_models=[])
+        with unittest.mock.patch.object(link, "service", return_value=service), self.assertLogs("penstock", "WARNING"):
+            self.assertLess(self.took(holdings.Holdings(management).dropped), LIMIT + 1)
+        self.assertIsNone(link.present())
+
+    def test_what_a_call_of_the_library_would_wait_for_is_not_begun(self) -> None:
+        self.stop_service()
+        with self.assertLogs("penstock", "WARNING"):
+            self.assertLess(self.took(lambda: self.assertIsNone(link.service())), LIMIT + 1)
+        self.assertLess(self.took(lambda: self.assertIsNone(link.service())), LIMIT / 2)
+        self.assertEqual(503, panel.status()[0])
+        with self.assertRaises(RuntimeError):
+            host_memory.LockedBuffer(MIB).extend(MIB)
+
+    def test_it_is_used_again_once_it_answers(self) -> None:
+        self.enterContext(unittest.mock.patch.object(links, "SILENT_SECONDS", 0.1))
+        resume = self.stop_service()
+        with self.assertLogs("penstock", "INFO") as said:
+            self.assertIsNone(link.service())
+            time_up = time.monotonic() + 0.1
+            self.assertTrue(daemon.wait_until(lambda: time.monotonic() >= time_up))
+            self.assertIsNone(link.service(), "asked again, and silent again")
+            resume()
+            self.assertTrue(daemon.wait_until(lambda: link.service() is not None))
+        self.assertIn("the service is back", said.output[-1])
+        self.assertIsNotNone(link.present())
+
+    def test_a_booking_that_comes_too_late_is_given_back(self) -> None:
+        service = link.service()
+        assert service is not None
+        resume = self.stop_service()
+        with self.assertRaises(SilentError), self.assertLogs("penstock", "WARNING"):
+            link.answer(lambda: service.admit(work=100 * KIB, timeout=0))
+        resume()
+        with penstock.connect(socket=str(self.daemon.socket)) as other, other.admit(work=8 * MIB):
+            pass  # All of it is free.
+
+    def test_what_the_service_refuses_is_an_answer(self) -> None:
+        service = link.service()
+        assert service is not None
+        with self.assertRaises(penstock.PenstockError) as refusal:
+            link.answer(lambda: service.admit(work=1 << 50, timeout=0))
+        self.assertNotIsInstance(refusal.exception, SilentError)
+        self.assertIs(service, link.present())
+
+
+if __name__ == "__main__":
+    unittest.main()
