@@ -25,15 +25,25 @@ def modules(**found: Any) -> Iterator[None]:
         yield
 
 
-def boundaries_of(test: unittest.TestCase, said: list[str]) -> Any:
-    """Installed for the test: ComfyUI's memory management, and an executor. They note in `said` what is called."""
+def boundaries_of(test: unittest.TestCase, said: list[str], dynamic: bool = True) -> Any:
+    """Installed for the test: ComfyUI's memory management, and an executor whose prompts are lists of nodes, functions. They
+    note in `said` what is called."""
 
     class PromptExecutor:
         async def execute_async(self, prompt: Any) -> Any:
             said.append("prompt")
             if prompt == "fails":
                 raise ValueError(prompt)
+            for node in prompt if isinstance(prompt, list) else ():
+                await sys.modules["execution"].execute(node)
             return prompt
+
+    async def execute(node: Any) -> Any:
+        try:
+            return node()
+        finally:
+            if dynamic:
+                sys.modules["comfy.model_management"].reset_cast_buffers()
 
     management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
                                  synchronize=lambda: said.append("synchronize"),
@@ -41,7 +51,8 @@ def boundaries_of(test: unittest.TestCase, said: list[str]) -> Any:
                                  get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
     test.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
                               comfy__model_management=management, comfy=SimpleNamespace(),
-                              execution=SimpleNamespace(PromptExecutor=PromptExecutor)))
+                              comfy__memory_management=SimpleNamespace(aimdo_enabled=dynamic),
+                              execution=SimpleNamespace(PromptExecutor=PromptExecutor, execute=execute)))
     boundaries.install()
     boundaries.install()  # Twice is once.
     return sys.modules["comfy.model_management"], sys.modules["execution"].PromptExecutor()

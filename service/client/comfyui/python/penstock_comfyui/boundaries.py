@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import others, read_ahead, safe_points, work, workers
+from penstock_comfyui import devices, others, read_ahead, safe_points, work, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -21,7 +21,8 @@ def install() -> None:
     if getattr(sys.modules.get("comfy_aimdo.control"), "__name__", "") != "penstock_comfyui.surface.control":
         return
     management: Any = importlib.import_module("comfy.model_management")
-    executor: Any = importlib.import_module("execution").PromptExecutor
+    execution: Any = importlib.import_module("execution")
+    executor: Any = execution.PromptExecutor
     if hasattr(management.reset_cast_buffers, _MARK):
         return
     reserve = Reserve(management)
@@ -29,7 +30,9 @@ def install() -> None:
     stand_ins = StandIns(management)
     # All names first: a ComfyUI that lacks one stays as it is.
     reset, execute, load = management.reset_cast_buffers, executor.execute_async, management.load_models_gpu
+    node = execution.execute
     management.reset_cast_buffers = _at_node_end(reset, holdings)
+    execution.execute = _around_node(node, management, holdings)
     executor.execute_async = _around_prompt(execute, management, reserve, holdings)
     if hasattr(executor, "reset"):
         executor.reset = _after(executor.reset, holdings.dropped)
@@ -43,15 +46,38 @@ def _at_node_end(before: Any, holdings: Holdings) -> Any:
     def reset_cast_buffers(*arguments: Any, **options: Any) -> Any:
         holdings.before_drop()
         answer = before(*arguments, **options)  # Waits for the device, and drops the buffers.
-        others.release()
-        workers.release()
-        work.release()
+        _release()
         safe_points.end_node()
         holdings.end_node()
         return answer
 
     setattr(reset_cast_buffers, _MARK, True)
     return reset_cast_buffers
+
+
+def _around_node(before: Any, management: Any, holdings: Holdings) -> Any:
+    """Without DynamicVRAM ComfyUI drops nothing at a node's end, and waits for nothing there: we do, now and then."""
+
+    @functools.wraps(before)
+    async def execute(*arguments: Any, **options: Any) -> Any:
+        try:
+            return await before(*arguments, **options)
+        finally:
+            if not devices.dynamic():
+                _release()
+                if holdings.due() and _waited_for_device(management):
+                    safe_points.end_node()
+                    holdings.before_drop()
+                    holdings.end_node()
+
+    return execute
+
+
+def _release() -> None:
+    """What was booked for the node that ends."""
+    others.release()
+    workers.release()
+    work.release()
 
 
 def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Holdings) -> Any:
@@ -63,7 +89,7 @@ def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Hol
         try:
             return await before(self, *arguments, **options)
         finally:
-            work.release()
+            _release()
             read_ahead.let_go()
             if _waited_for_device(management):
                 safe_points.end_prompt()

@@ -46,6 +46,12 @@ def ours(index: int | None) -> bool:
     return on_host(index) or on_gpu(index) is not None
 
 
+def dynamic() -> bool:
+    """ComfyUI pages weights at all: DynamicVRAM. Without it (`--highvram`, an old torch) nothing of it lies in pages, whosever the
+    device is. Known once ComfyUI's start is through."""
+    return bool(getattr(sys.modules.get("comfy.memory_management"), "aimdo_enabled", False))
+
+
 def device_of(index: int) -> penstock.Device | None:
     """The service's; None: it has none for this one."""
     service = link.service()

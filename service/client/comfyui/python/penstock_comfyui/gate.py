@@ -32,7 +32,7 @@ CONTRACT: dict[str, tuple[str, ...]] = {
                                   "def minimum_inference_memory("),
     "comfy/model_base.py": ("class BaseModel(", "def load_model_weights(self, sd, unet_prefix=\"\", assign=False)",
                             "diffusion_model"),
-    "execution.py": ("class PromptExecutor", "async def execute_async(", "reset_cast_buffers()"),
+    "execution.py": ("class PromptExecutor", "async def execute_async(", "async def execute(", "reset_cast_buffers()"),
     "comfy/ops.py": ("comfy_aimdo.model_vbar.vbar_fault(", "comfy_aimdo.model_vbar.vbar_signature_compare(",
                      "comfy_aimdo.model_vbar.vbar_unpin(", "comfy_aimdo.torch.aimdo_to_tensor(", "_v_weight", "_v_bias"),
     "comfy/pinned_memory.py": ("hostbuf.extend(", "hostbuf.truncate(", "comfy_aimdo.torch.hostbuf_to_tensor("),

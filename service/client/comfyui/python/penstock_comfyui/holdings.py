@@ -34,9 +34,13 @@ class Holdings:
         self._kept = _Found()  # Results and state, as last looked for.
         self._pools: dict[int, Pools] = {}  # As last looked for.
 
+    def due(self) -> bool:
+        """The last report is so old that the end of a node is worth one."""
+        return time.monotonic() >= self._next
+
     def before_drop(self) -> None:
         """A node ends, and its cast buffers go right after this."""
-        self._carry = self._safely(self._carry_now) if time.monotonic() >= self._next else None
+        self._carry = self._safely(self._carry_now) if self.due() else None
 
     def end_node(self) -> None:
         carry, self._carry = self._carry, None
