@@ -165,6 +165,7 @@ class OnGpu(WithSeam):
     def loading(self, work_bytes: int) -> Any:
         """ComfyUI's load of a model, with the boundaries around; `seen` is called in the middle of it."""
         self.seen: list[Any] = []
+        self.enterContext(unittest.mock.patch.object(devices, "dynamic", lambda: True))
         management = SimpleNamespace(minimum_inference_memory=lambda: PAGE, reset_cast_buffers=lambda: None)
         nothing: Any = SimpleNamespace(publish=lambda: None, place=lambda: None, before_drop=lambda: None, end_node=lambda: None)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import penstock
 from comfyui.seam import MIB, PAGE, WithSeam, daemon
-from penstock_comfyui import devices, others, safe_points
+from penstock_comfyui import boundaries, devices, others, safe_points, work
 from penstock_comfyui.link import link
 from penstock_comfyui.others import OnDevice
 from penstock_comfyui.stand_in import StandIn, StandIns
@@ -149,7 +149,7 @@ class Ledger(WithSeam):
 
     def test_devices_that_the_service_pages_or_does_not_have_get_none(self) -> None:
         self.others_pages()
-        with unittest.mock.patch.object(devices, "ours", lambda index: True):
+        with unittest.mock.patch.multiple(devices, ours=lambda index: True, dynamic=lambda: True):
             self.stand_ins.place()
         with unittest.mock.patch.object(devices, "id_of", lambda index: None):
             self.stand_ins.place()
@@ -205,14 +205,8 @@ class OnAGpu(WithSeam):
         devices.forget()
         link.service()
 
-    def test_a_gpu_is_found_by_its_number_and_its_pages_can_be_asked_for(self) -> None:
-        device = self.daemon.device()["id"]
-        self.assertEqual((device, None), (devices.id_of(0), devices.id_of(7)))
-        self.assertFalse(devices.ours(0))
-        gpu = SimpleNamespace(type="cuda", index=0)
-        management = SimpleNamespace(current_loaded_models=[], LoadedModel=LoadedModel, cleanup_models=lambda: None,
-                                     get_all_torch_devices=lambda: [gpu], unet_offload_device=lambda: "cpu")
-        stand_ins = StandIns(management)
+    def others_pages(self) -> tuple[int, Any]:
+        """Eight of them, unpinned; the size of one."""
         service = self.enterContext(penstock.connect(socket=str(self.daemon.socket)))
         service.use_device()
         page = service.devices[0].page_bytes
@@ -222,6 +216,46 @@ class OnAGpu(WithSeam):
         service.set_idle(True)
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["pinned_bytes"] == 0
                                           and self.daemon.device()["resident_bytes"] == 8 * page))
+        return page, table
+
+    def test_without_dynamic_vram_a_gpu_of_ours_has_one_too_and_a_load_finds_room(self) -> None:
+        with unittest.mock.patch.dict(os.environ, {devices.ON_GPUS: "1"}):
+            devices.forget()
+            self.assertTrue(devices.ours(0))
+            page, table = self.others_pages()
+            gpu = SimpleNamespace(type="cuda", index=0)
+            management = SimpleNamespace(current_loaded_models=[], LoadedModel=LoadedModel, cleanup_models=lambda: None,
+                                         get_all_torch_devices=lambda: [gpu], unet_offload_device=lambda: "cpu",
+                                         minimum_inference_memory=lambda: page)
+            freed: list[int] = []
+
+            booked: list[int] = []
+
+            def load(models: Any, memory_required: int) -> None:
+                booked.append(work.booked_bytes(self.daemon.device()["id"]))
+                for entry in management.current_loaded_models:
+                    freed.append(entry.model.partially_unload("cpu", memory_required))
+
+            quiet: Any = SimpleNamespace(publish=lambda: None)
+            around = boundaries._around_load(load, management, quiet, StandIns(management))
+            for dynamic, expected in ((True, []), (False, [3 * page])):
+                modules = {"comfy.memory_management": SimpleNamespace(aimdo_enabled=dynamic)}
+                with unittest.mock.patch.dict(sys.modules, modules):  # type: ignore[arg-type]
+                    around([SimpleNamespace(load_device=gpu)], 3 * page)
+                work.release()
+                self.assertEqual((expected, 4 * page if dynamic else 0), (freed, booked[-1]))
+            self.assertEqual(5 * page, self.daemon.device()["resident_bytes"])
+            table.close()
+
+    def test_a_gpu_is_found_by_its_number_and_its_pages_can_be_asked_for(self) -> None:
+        device = self.daemon.device()["id"]
+        self.assertEqual((device, None), (devices.id_of(0), devices.id_of(7)))
+        self.assertFalse(devices.ours(0))
+        gpu = SimpleNamespace(type="cuda", index=0)
+        management = SimpleNamespace(current_loaded_models=[], LoadedModel=LoadedModel, cleanup_models=lambda: None,
+                                     get_all_torch_devices=lambda: [gpu], unet_offload_device=lambda: "cpu")
+        stand_ins = StandIns(management)
+        page, table = self.others_pages()
         stand_ins.place()
         (entry,) = management.current_loaded_models
         self.assertFalse(entry.model_unload(3 * page))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other processes hold, in ComfyUI's ledger: an entry of `current_loaded_models` that `free_memory` can shrink.
 
-On devices whose weights the service doesn't page for this ComfyUI; on the others its faults make room anyway.
+Except on devices where the service pages weights for this ComfyUI: its faults make room there anyway.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class StandIns:
     def _find(self) -> None:
         known = [patcher.load_device for patcher in self._patchers]
         for device in self._management.get_all_torch_devices():
-            if device.type == "cpu" or device in known or devices.ours(device.index):
+            paged = devices.dynamic() and devices.ours(device.index)
+            if device.type == "cpu" or device in known or paged:
                 continue
             name = devices.id_of(device.index)
             if name is not None:

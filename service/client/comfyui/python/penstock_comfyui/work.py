@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch will allocate on a GPU of ours for a load and the node's computation, booked before ComfyUI begins: pages make
-room beforehand, and not when an allocation has failed.
+room beforehand, and not when an allocation has failed. Without DynamicVRAM ComfyUI's ledger does that, by the stand-in: the
+same bytes would be booked twice.
 
 ComfyUI's prompt thread alone. Never fails what it precedes.
 """
@@ -23,6 +24,8 @@ _booked: dict[str, penstock.Grant] = {}
 def book(management: Any, models: Iterable[Any], memory_required: Any) -> None:
     """In place of what was booked before. Where the service says no, ComfyUI goes on as it would without us."""
     release()
+    if not devices.dynamic():
+        return
     try:
         for index in {one.load_device.index for one in models}:
             device = devices.on_gpu(index)
