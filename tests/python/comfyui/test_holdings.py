@@ -219,24 +219,61 @@ class Reports(WithSeam):
         self.holdings.end_prompt(executor(cache()))
         self.assertEqual(0, self.kinds()["carry"]["anonymous_bytes"])
 
-    def test_on_a_gpu_pools_of_graphs_are_carry_the_rest_of_torch_s_memory_work_and_what_it_keeps_other(self) -> None:
-        gpu = Device("cuda", 0)
+    def on_a_gpu(self, step: Any) -> dict[tuple[str, str | None], int]:
+        """What is told of devices at a step, on a GPU that torch uses. `self.allocated` and `self.segments` are torch's."""
         torch: Any = sys.modules["torch"]
-        segments = [{"device": 0, "segment_pool_id": pool, "total_size": total, "allocated_size": allocated}
-                    for pool, total, allocated in (((0, 0), 1200, 900), ((0, 1), 200, 80), ((0, 2), 100, 20))]
         torch.cuda = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 2,
-                                     memory_allocated=lambda index: 1000, memory_reserved=lambda index: 1500,
-                                     memory_snapshot=lambda: segments)
-        self.management.current_loaded_models = [model(400, 300, device=gpu)]
+                                     memory_allocated=lambda index: self.allocated, memory_reserved=lambda index: 1500,
+                                     memory_snapshot=lambda: self.segments)
         told: list[Any] = []
-        with unittest.mock.patch.object(devices, "id_of", lambda index: {0: "cuda-1", None: "host"}.get(index)), \
-                unittest.mock.patch.object(devices, "ours", lambda index: False), \
+        with unittest.mock.patch.multiple(devices, id_of=lambda index: {0: "cuda-1", None: "host"}.get(index),
+                                          ours=lambda index: self.ours), \
                 unittest.mock.patch.object(safe_points, "with_service", lambda action: action(SimpleNamespace(
                     report=lambda holdings, timeout: told.extend(holdings)))):
-            self.holdings.end_prompt(executor(cache([Tensor(50, gpu)], Tensor(7, Device("cuda", 1)))))
-        found = {(one.kind, one.device): one.nbytes for one in told if one.place == "device"}
+            step()
+        return {(one.kind, one.device): one.nbytes for one in told if one.place == "device"}
+
+    ours = False
+    allocated = 1000
+    segments = [{"device": 0, "segment_pool_id": pool, "total_size": total, "allocated_size": allocated}
+                for pool, total, allocated in (((0, 0), 1200, 900), ((0, 1), 200, 80), ((0, 2), 100, 20))]
+
+    def test_on_a_gpu_pools_of_graphs_are_carry_the_rest_of_torch_s_memory_work_and_what_it_keeps_other(self) -> None:
+        gpu = Device("cuda", 0)
+        self.management.current_loaded_models = [model(400, 300, device=gpu)]
+        cached = executor(cache([Tensor(50, gpu)], Tensor(7, Device("cuda", 1))))
         self.assertEqual({("weights", "cuda-1"): 300, ("weights", "host"): 0, ("results", "cuda-1"): 50,
-                          ("carry", "cuda-1"): 300, ("work", "cuda-1"): 550, ("other", "cuda-1"): 300}, found)
+                          ("carry", "cuda-1"): 300, ("work", "cuda-1"): 550, ("other", "cuda-1"): 300},
+                         self.on_a_gpu(lambda: self.holdings.end_prompt(cached)))
+
+    def test_graphs_and_work_of_a_node_are_told_as_they_were_before_they_went(self) -> None:
+        def node_ends() -> None:
+            self.holdings.before_drop()
+            self.segments, self.allocated = [], 0
+            self.holdings.end_node()
+
+        self.assertEqual({("carry", "cuda-1"): 300, ("work", "cuda-1"): 900, ("other", "cuda-1"): 300}, self.on_a_gpu(node_ends))
+        after = self.on_a_gpu(lambda: self.holdings.end_prompt(executor(cache())))
+        self.assertEqual((0, 0), (after["carry", "cuda-1"], after["work", "cuda-1"]))
+
+    def test_weights_that_are_loaded_without_pages_are_no_work(self) -> None:
+        one = model(700, 600, dynamic=True, device=Device("cuda", 0), model_loaded_weight_memory=200)
+        self.management.current_loaded_models = [one]
+        for ours, weights in ((False, 600), (True, 200)):
+            self.ours = ours
+            found = self.on_a_gpu(self.holdings.dropped)
+            self.assertEqual((weights, 1000 - 100 - 200), (found["weights", "cuda-1"], found["work", "cuda-1"]))
+
+    def test_an_allocator_that_can_not_tell_of_pools_is_no_obstacle(self) -> None:
+        def fails() -> None:
+            raise RuntimeError
+
+        def broken() -> None:
+            sys.modules["torch"].cuda.memory_snapshot = fails  # type: ignore[attr-defined]
+            self.holdings.dropped()
+
+        found = self.on_a_gpu(broken)
+        self.assertEqual((0, 1000), (found["carry", "cuda-1"], found["work", "cuda-1"]))
 
     def test_reports_at_ends_of_nodes_are_rare(self) -> None:
         with unittest.mock.patch.object(holdings, "NODE_SECONDS", 3600.0):

@@ -20,7 +20,8 @@ class NodeEnds(WithSeam):
         self.enterContext(unittest.mock.patch.object(holdings, "NODE_SECONDS", 0.0))
         self.said: list[str] = []
         self.enterContext(unittest.mock.patch.object(safe_points, "end_node", lambda: self.said.append("answered")))
-        self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_tell", lambda _, carry: self.said.append("told")))
+        self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_tell", lambda *_: self.said.append("told")))
+        self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_computed_now", lambda _: self.said.append("looked") or 1))
 
     def run_prompt(self, dynamic: bool, *nodes: Any) -> list[str]:
         """What was called after the last node had begun."""
@@ -71,13 +72,15 @@ class NodeEnds(WithSeam):
         self.assertEqual(0, self.booked())
 
     def test_asks_and_reports_come_once_a_node_either_way(self) -> None:
-        self.assertEqual(["synchronize", "answered", "told", "synchronize", "told"], self.run_prompt(False, lambda: None))
+        self.assertEqual(["synchronize", "answered", "looked", "told", "synchronize", "looked", "told"],
+                         self.run_prompt(False, lambda: None))
         self.said.clear()
-        self.assertEqual(["reset", "answered", "told", "synchronize", "told"], self.run_prompt(True, lambda: None))
+        self.assertEqual(["looked", "reset", "answered", "told", "synchronize", "looked", "told"],
+                         self.run_prompt(True, lambda: None))
 
     def test_without_dynamic_vram_the_device_is_waited_for_only_now_and_then(self) -> None:
         with unittest.mock.patch.object(holdings.Holdings, "due", lambda _: False):
-            self.assertEqual(["synchronize", "told"], self.run_prompt(False, lambda: None))
+            self.assertEqual(["synchronize", "looked", "told"], self.run_prompt(False, lambda: None))
 
 
 if __name__ == "__main__":

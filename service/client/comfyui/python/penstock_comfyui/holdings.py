@@ -21,6 +21,7 @@ from penstock_comfyui.link import say_once
 NODE_SECONDS = 1.0  # Between two reports at ends of nodes.
 REPORT_SECONDS = 1.0  # To wait for an answer.
 MARK_OF_STAND_INS = "_penstock_stand_in"
+UNPAGED_BYTES = "model_loaded_weight_memory"  # Of a model with pages: weights that ComfyUI loads without.
 SHARED_BYTES = "_penstock_shared_bytes"  # Of a model: parameters that are pages of the service.
 
 
@@ -30,56 +31,42 @@ class Holdings:
     def __init__(self, management: Any) -> None:
         self._management = management
         self._next = 0.0
-        self._carry: _Found | None = None  # Of the node that ends now.
+        self._of_node: _Found | None = None  # Of the one that ends now.
         self._kept = _Found()  # Results and state, as last looked for.
-        self._pools: dict[int, Pools] = {}  # As last looked for.
 
     def due(self) -> bool:
         """The last report is so old that the end of a node is worth one."""
         return time.monotonic() >= self._next
 
     def before_drop(self) -> None:
-        """A node ends, and its cast buffers go right after this."""
-        self._carry = self._safely(self._carry_now) if self.due() else None
+        """A node ends, and its cast buffers and graphs go right after this."""
+        self._of_node = self._safely(self._computed_now) if self.due() else None
 
     def end_node(self) -> None:
-        carry, self._carry = self._carry, None
-        if carry is not None:
-            self._tell(carry)
+        computed, self._of_node = self._of_node, None
+        if computed is not None:
+            self._tell(computed)
 
     def end_prompt(self, executor: Any) -> None:
         self._kept = self._safely(lambda: self._kept_by(executor))
-        self._safely(self._look_for_pools)
-        self._tell(self._safely(self._carry_now))
+        self._tell(self._safely(self._computed_now))
 
     def dropped(self, executor: Any = None) -> None:
         """Between prompts: models, or with an executor what it had cached."""
         if executor is not None:
             self._kept = self._safely(lambda: self._kept_by(executor))
-        self._safely(self._look_for_pools)
-        self._tell(self._safely(self._carry_now))
-
-    def _look_for_pools(self) -> _Found:
-        self._pools = {}
-        torch = _torch_with_gpus()
-        self._pools = graph_pools(torch) if torch is not None else {}
-        return _Found()
+        self._tell(self._safely(self._computed_now))
 
     def _kept_by(self, executor: Any) -> _Found:
         return _kept(executor, [patcher.model for patcher, _ in self._models()])
 
-    def _tell(self, carry: _Found) -> None:
+    def _tell(self, computed: _Found) -> None:
         self._next = time.monotonic() + NODE_SECONDS
-        found = self._safely(lambda: self._all(carry))
+        found = self._safely(self._weights)
+        found.take(computed)
+        found.take(self._kept)
         told = [Holding(kind, place, nbytes, device) for (kind, place, device), nbytes in found.bytes.items()]
         safe_points.with_service(lambda service: service.report(told, REPORT_SECONDS))
-
-    def _all(self, carry: _Found) -> _Found:
-        found = self._weights()
-        found.take(carry)
-        found.take(self._kept)
-        _add_torch(found, self._pools)
-        return found
 
     @staticmethod
     def _safely(measure: Callable[[], _Found]) -> _Found:
@@ -100,8 +87,10 @@ class Holdings:
             nbytes, loaded = int(patcher.model_size()), int(patcher.loaded_size())
             if patcher.is_dynamic():
                 files += max(0, nbytes - loaded)
+                unpaged = int(getattr(patcher.model, UNPAGED_BYTES, 0))
+                found.put_on("weights", device.type, device.index, unpaged, of_torch=True)
                 if not devices.ours(device.index):
-                    found.put_on("weights", device.type, device.index, loaded)
+                    found.put_on("weights", device.type, device.index, max(0, loaded - unpaged))
                 continue
             shared = min(nbytes, int(getattr(patcher.model, SHARED_BYTES, 0)))
             on_device = loaded if device.type != "cpu" else 0
@@ -126,6 +115,18 @@ class Holdings:
         if theirs.works() and not devices.ours(0):
             return int(getattr(self._management, "TOTAL_PINNED_MEMORY", 0))
         return host_memory.locked_bytes()
+
+    def _computed_now(self) -> _Found:
+        """Carry, work, and what torch keeps: all that comes and goes with nodes."""
+        found = self._carry_now()
+        torch = _torch_with_gpus()
+        if torch is None:
+            return found
+        known = self._weights()
+        known.take(found)
+        known.take(self._kept)
+        _add_torch(found, known, torch)
+        return found
 
     def _carry_now(self) -> _Found:
         found = _Found()
@@ -200,19 +201,21 @@ def _torch_with_gpus() -> Any:
     return torch if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized() else None
 
 
-def _add_torch(found: _Found, pools: dict[int, Pools]) -> None:
+def _add_torch(found: _Found, known: _Found, torch: Any) -> None:
     """What torch has on GPUs, less what is known to be something else; and what it keeps for later. Of host memory torch
     keeps no account."""
-    torch = _torch_with_gpus()
-    if torch is None:
-        return
+    try:
+        pools = graph_pools(torch)
+    except Exception as error:  # noqa: BLE001 - Not all of torch's allocators can tell.
+        say_once(f"pools of graphs are not told: {type(error).__name__}: {error}")
+        pools = {}
     for index in range(torch.cuda.device_count()):
         device = devices.id_of(index)
         if device is None:
             continue
         allocated, reserved = int(torch.cuda.memory_allocated(index)), int(torch.cuda.memory_reserved(index))
         pool = pools.get(index, Pools())
-        known = found.of_torch.get(device, 0) + pool.allocated
+        told = known.of_torch.get(device, 0) + pool.allocated
         found.put("carry", "device", pool.reserved, device)
-        found.put("work", "device", max(0, allocated - known), device)
+        found.put("work", "device", max(0, allocated - told), device)
         found.put("other", "device", max(0, reserved - allocated - (pool.reserved - pool.allocated)), device)
