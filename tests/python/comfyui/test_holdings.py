@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from comfyui.seam import KIB, MIB, PAGE, WithSeam
+from comfyui import workers
+from comfyui.recorded_caller import filed_model
+from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
 from penstock import errors
 from penstock_comfyui import devices, held_tensors, holdings, safe_points
 from penstock_comfyui.held_tensors import Counted
@@ -195,15 +197,44 @@ class Reports(WithSeam):
         vbar = model_vbar.ModelVBAR(8 * MIB, 0)
         allocation = vbar.alloc(2 * PAGE)
         model_vbar.vbar_fault(allocation)
-        buffer = host_buffer.HostBuffer(0, 0, MIB)
-        buffer.extend(MIB)
-        self.management.current_loaded_models = [model(4 * MIB, vbar.loaded_size(), True, Device("cpu", 0))]
+        apart, beside = host_buffer.HostBuffer(0, 0, MIB), host_buffer.HostBuffer(0, 0, MIB)
+        for buffer, nbytes in ((apart, MIB), (beside, 2 * PAGE)):
+            buffer.extend(nbytes)
+        one = model(4 * MIB, 2 * PAGE + 5, True, Device("cpu", 0), model_loaded_weight_memory=5,
+                    dynamic_pins={"cpu": {"weights": (apart, []), "weights-loaded": (beside, [])}})
+        one.model.load_device, one.model._vbar_get = "cpu", lambda: vbar
+        self.management.current_loaded_models = [one]
         self.holdings.dropped()
         weights = self.kinds()["weights"]
         self.assertEqual({"host": 2 * PAGE}, weights["devices"])
-        self.assertEqual((MIB, 3 * MIB - 2 * PAGE), (weights["locked_host_bytes"], weights["disk_bytes"]))
+        # What is pinned beside its pages was not on the disk alone to begin with.
+        self.assertEqual((2 * MIB, 3 * MIB - 2 * PAGE - 5), (weights["locked_host_bytes"], weights["disk_bytes"]))
+        one.model.model_size = lambda: PAGE
+        self.holdings.dropped()
+        self.assertEqual(0, self.kinds()["weights"]["disk_bytes"])
         model_vbar.vbar_unpin(allocation)
-        del buffer
+
+    def test_pages_that_another_process_has_too_are_not_on_the_disk(self) -> None:
+        path, together = self.daemon.folder / "model.safetensors", self.processes()
+        mine = filed_model(path, 12, 200 * KIB)
+        mine.load()
+        mine.forward()
+        ready, go = together.Event(), together.Event()
+        child = together.Process(target=workers.share, args=(str(self.daemon.socket), "host", path, 200 * KIB, (), ready, go))
+        child.start()
+        try:
+            self.assertTrue(ready.wait(30))
+            self.assertTrue(daemon.wait_until(lambda: mine.vbar.loaded_size() == 0), "nothing is this process's alone")
+            one = model(mine.nbytes, mine.vbar.loaded_size(), True, Device("cpu", 0))
+            one.model._vbar_get = lambda: mine.vbar
+            self.management.current_loaded_models = [one]
+            self.holdings.dropped()
+        finally:
+            go.set()
+            child.join(30)
+        weights = self.kinds()["weights"]
+        self.assertGreaterEqual(weights["devices"]["host"], mine.nbytes)
+        self.assertEqual(0, weights["disk_bytes"])
 
     def test_cast_buffers_are_told_as_they_were_before_they_went(self) -> None:
         buffer = vram_buffer.VRAMBuffer(MIB, 0)

@@ -82,11 +82,12 @@ class Holdings:
         """Pages, models as ComfyUI's ledger has them, and their pinned copies."""
         found = _Found()
         found.put("weights", "anonymous", 0)
-        files = 0
+        disk = 0
         for patcher, device in self._models():
             nbytes, loaded = int(patcher.model_size()), int(patcher.loaded_size())
             if patcher.is_dynamic():
-                files += max(0, nbytes - loaded)
+                absent = max(0, nbytes - _present(patcher, loaded))
+                disk += max(0, absent - _pinned_apart(patcher))
                 unpaged = int(getattr(patcher.model, UNPAGED_BYTES, 0))
                 found.put_on("weights", device.type, device.index, unpaged, of_torch=True)
                 if not devices.ours(device.index):
@@ -99,9 +100,8 @@ class Holdings:
             found.put_on("weights", device.type, device.index, on_device, of_torch=True)
         for index in pager.indices():
             found.put("weights", "device", pager.present_bytes(index), devices.id_of(index))
-        locked = self._locked_bytes()
-        found.put("weights", "locked_host", locked)
-        found.put("weights", "disk", max(0, files - locked))
+        found.put("weights", "locked_host", self._locked_bytes())
+        found.put("weights", "disk", disk)
         return found
 
     def _models(self) -> Iterator[tuple[Any, Any]]:
@@ -137,6 +137,23 @@ class Holdings:
             index = getattr(buffer, "device", None)
             found.put_on("carry", "cpu" if devices.on_host(index) else "cuda", index, int(buffer.size()))
         return found
+
+
+def _present(patcher: Any, loaded: int) -> int:
+    """Of a model with pages: what is on the device, also in pages that others have, too. `loaded` are those that would go with it."""
+    pages = getattr(getattr(patcher, "_vbar_get", lambda: None)(), "_pages", None)
+    if not isinstance(pages, pager.VbarPages):
+        return loaded
+    unpaged = int(getattr(patcher.model, UNPAGED_BYTES, 0))
+    return unpaged + sum(table.mapped_bytes for table in pages.tables())
+
+
+def _pinned_apart(patcher: Any) -> int:
+    """Its pinned copies of weights that found no page. ComfyUI keeps those of weights with pages in another buffer."""
+    try:
+        return int(patcher.model.dynamic_pins[patcher.load_device]["weights"][0].size)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return 0
 
 
 class _Found:
