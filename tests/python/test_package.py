@@ -182,7 +182,9 @@ class Memory(WithService):
         with checkpoint.pin("a.weight"):
             self.assertGreater(self.service.evict(checkpoint)["kept_pinned_bytes"], 0)
         checkpoint.prioritize()
-        self.assertGreater(self.service.free(1 << 30, timeout=5), 0)
+        with self.assertRaises(penstock.NotFoundError):
+            self.service.free(1 << 30, 5, "cuda-nowhere")
+        self.assertGreater(self.service.free(1 << 30, 5, self.service.devices[0].id), 0)
         self.assertEqual(0, checkpoint.resident_bytes)
 
     def test_admission_books_and_refuses_with_numbers(self) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import penstock
 from comfyui.management import boundaries_of
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon
-from penstock_comfyui import devices, host_memory, reserve, safe_points
+from penstock_comfyui import devices, host_memory, reserve, safe_points, work
+from penstock_comfyui.host_memory import READ_BY_SERVICE_LEAST
 from penstock_comfyui.link import link
-from penstock_comfyui.surface import control, model_vbar, vram_buffer
+from penstock_comfyui.surface import control, host_buffer, model_vbar, vram_buffer
 
 
 class Asking:
@@ -40,9 +41,9 @@ class Asking:
         self.said.append(f"idle {idle}")
         self._service.set_idle(idle)
 
-    def free(self, nbytes: int, timeout: float | None = None) -> int:
+    def free(self, nbytes: int, timeout: float | None = None, device: str | None = None) -> int:
         self.said.append("free")
-        return self._service.free(nbytes, timeout)
+        return self._service.free(nbytes, timeout, device)
 
 
 class WithAsks(WithSeam):
@@ -116,6 +117,35 @@ class Asks(WithAsks):
         for point in (safe_points.in_call, safe_points.end_node, safe_points.start_prompt, safe_points.end_prompt):
             point()
         self.assertEqual(0, safe_points.promised_to_others(lambda device: 0, lambda: ["host"]))
+
+
+class OnAGpu(WithAsks):
+    kind = "cuda"
+
+    def test_pressure_of_the_host_takes_buffers_that_nobody_uses_and_no_page_of_a_gpu(self) -> None:
+        vbar = model_vbar.ModelVBAR(64 * MIB, 0)
+        allocation = vbar.alloc(16 * MIB)
+        self.assertIsNotNone(model_vbar.vbar_fault(allocation))
+        model_vbar.vbar_unpin(allocation)
+        path = self.daemon.folder / "file"
+        path.write_bytes(bytes(READ_BY_SERVICE_LEAST))
+        with open(path, "rb") as file:
+            host_buffer.read_file_to_device(file, 0, READ_BY_SERVICE_LEAST, 0, allocation[1], 0)
+        devices.wait_for(0)
+        self.assertGreater(self.client()["locked_host_bytes"], 0)
+        self.asking.wanted = 256 * MIB
+        safe_points.end_node()
+        self.assertTrue(daemon.wait_until(lambda: self.client()["locked_host_bytes"] == 0))
+        self.assertEqual(16 * MIB, vbar.loaded_size())
+
+    def test_room_for_what_is_computed_is_made_where_it_is_computed(self) -> None:
+        status = {"devices": [{"id": "cuda-0", "budget_bytes": 9, "used_bytes": 0}, {"id": "cuda-1", "budget_bytes": 9, "used_bytes": 8}]}
+        service = unittest.mock.Mock()
+        service.status.return_value = status
+        service.admit.side_effect = [penstock.ExhaustedError("full"), unittest.mock.Mock()]
+        work._book(service, "cuda-1", 1, 5)
+        self.addCleanup(work.release)
+        service.free.assert_called_once_with(4, safe_points.FREE_SECONDS, "cuda-1")
 
 
 class Headroom(unittest.TestCase):

@@ -116,12 +116,13 @@ class Service:
         demand.timeout_ns = nanoseconds(timeout)
         return Grant(self._open(), demand)
 
-    def free(self, nbytes: int, timeout: float | None = None) -> int:
-        """Gives pages of this client back, up to `nbytes`; returns the bytes that the device really got."""
+    def free(self, nbytes: int, timeout: float | None = None, device: str | None = None) -> int:
+        """Gives pages of this client back, up to `nbytes`, on a device, by default this connection's; returns the bytes that it
+        really got."""
         connection = self._open()
         freed = c_uint64()
-        device = self.device.encode() if self.device else None
-        connection.check(library.pst_free(connection.handle, device, nbytes, nanoseconds(timeout), ctypes.byref(freed)))
+        named = device or self.device
+        connection.check(library.pst_free(connection.handle, named.encode() if named else None, nbytes, nanoseconds(timeout), ctypes.byref(freed)))
         return freed.value
 
     def private_table(self, nbytes: int, device: str | None = None) -> PrivateTable:

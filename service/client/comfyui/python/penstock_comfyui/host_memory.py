@@ -200,7 +200,7 @@ def _book(nbytes: int, device: str | None) -> penstock.Grant | None:
     except penstock.PenstockError as error:
         say_once(f"a cast buffer grows without being booked: {error.kind}")
         try:
-            service.free(nbytes, timeout=1)
+            service.free(nbytes, 1, device)
         except penstock.PenstockError:
             pass  # There is nothing of ours to give.
     return None

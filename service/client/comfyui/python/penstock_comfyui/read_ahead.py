@@ -40,12 +40,14 @@ def read_and_take(descriptor: int, file_offset: int, nbytes: int, take: Take) ->
                      lambda place, at, part: take(place, done + at, part))
 
 
-def let_go() -> None:
-    """Nothing will be read for a while."""
+def let_go() -> int:
+    """Nothing will be read for a while, or others need the memory more; the bytes that went."""
     with _lock:
         kept, _kept[:] = [buffer for process, buffer in _kept if process == os.getpid()], []
+    nbytes = sum(buffer.granted for buffer in kept)
     for buffer in kept:
         buffer.close()
+    return nbytes
 
 
 def _by_service(descriptor: int, file_offset: int, nbytes: int, take: Take) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import penstock
 from penstock import errors
+from penstock_comfyui import devices, read_ahead
 from penstock_comfyui.link import AWAY, link
 
 LOOK_SECONDS = 0.05  # Between two looks of faults and unpins.
@@ -118,8 +119,8 @@ def with_service(action: Callable[[penstock.Service], object]) -> None:
 
 
 def _answer(service: penstock.Service) -> None:
-    """Gives back what the service last said it would like to have. Pages that are pinned stay, and those that queued work of
-    a device uses: the next point looks again."""
+    """Gives back what the service last said it would like to have: memory of the host, as pressure is always of that. Pages that
+    are pinned stay; the next point looks again."""
     global freed_bytes, _wanted
     pressure = service.next_pressure()
     if pressure is not None:
@@ -127,12 +128,23 @@ def _answer(service: penstock.Service) -> None:
     if _wanted == 0 or not _lock.acquire(blocking=False):
         return  # Or another thread is at it.
     try:
-        link.check(service)
-        freed = service.free(_wanted, FREE_SECONDS)
-        given = _give_held(_wanted - freed) if freed < _wanted else 0
-        if given > 0:
-            freed += service.free(min(given, _wanted - freed), FREE_SECONDS)
+        freed = read_ahead.let_go()
+        if freed < _wanted:
+            freed += _free_on_host(service, _wanted - freed)
         freed_bytes += freed
         _wanted = max(0, _wanted - freed)
     finally:
         _lock.release()
+
+
+def _free_on_host(service: penstock.Service, nbytes: int) -> int:
+    host = next((one.id for one in service.devices if one.kind == "host"), None)
+    if host is None:
+        return 0
+    link.check(service)
+    freed = service.free(nbytes, FREE_SECONDS, host)
+    # Those with a page-out callback are of one kind of device, as all of ComfyUI's weights.
+    given = _give_held(nbytes - freed) if freed < nbytes and devices.on_host(0) else 0
+    if given > 0:
+        freed += service.free(min(given, nbytes - freed), FREE_SECONDS, host)
+    return freed

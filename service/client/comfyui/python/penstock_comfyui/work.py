@@ -76,7 +76,7 @@ def _book_after_giving(service: penstock.Service, device: str, index: int, nbyte
     unused = max(0, int(status["budget_bytes"]) - int(status["used_bytes"]))
     try:
         if nbytes > unused:
-            service.free(nbytes - unused, safe_points.FREE_SECONDS)
+            service.free(nbytes - unused, safe_points.FREE_SECONDS, device)
         _booked[device] = link.answer(lambda: service.admit(work=nbytes, timeout=WAIT_SECONDS, device=device),
                                       WAIT_SECONDS + QUESTION_SECONDS)
     except AWAY:
