@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
 import unittest
 import unittest.mock
@@ -63,6 +64,37 @@ class Silent(WithSeam):
         self.assertEqual(503, panel.status()[0])
         with self.assertRaises(RuntimeError):
             host_memory.LockedBuffer(MIB).extend(MIB)
+
+    def test_a_host_buffer_neither_grows_nor_is_cut_nor_read_into(self) -> None:
+        path = self.daemon.folder / "file"
+        path.write_bytes(b"x" * host_memory.READ_BY_SERVICE_LEAST)
+        buffer = host_memory.LockedBuffer(3 * host_memory.GRANULE)
+        buffer.extend(2 * host_memory.GRANULE)
+        resume = self.stop_service()
+
+        def use() -> None:
+            with open(path, "rb") as file:
+                buffer.read(0, file.fileno(), 0, host_memory.READ_BY_SERVICE_LEAST)
+            buffer.truncate(host_memory.GRANULE - 1)
+            with self.assertRaises(RuntimeError):
+                buffer.extend(2 * host_memory.GRANULE)
+
+        with self.assertLogs("penstock", "WARNING"):
+            self.assertLess(self.took(use), LIMIT + 1)
+        self.assertEqual(b"x", ctypes.string_at(buffer.address + 77, 1))
+        resume()
+        link.back()
+        buffer.truncate(host_memory.GRANULE - 1)
+        self.assertEqual(host_memory.GRANULE, buffer.granted)
+
+    def test_a_greeting_that_is_not_answered_is_not_waited_for_at_each_load(self) -> None:
+        for limit, retry in ((0.0, links.SILENT_SECONDS), (3600.0, links.RETRY_SECONDS)):
+            link.reset("/nonexistent")
+            with unittest.mock.patch.object(links, "QUESTION_SECONDS", limit):
+                before = time.monotonic()
+                self.assertIsNone(link.service())
+            self.assertLessEqual(before + retry, link._next_try)
+            self.assertLess(link._next_try, before + retry + 10)
 
     def test_it_is_used_again_once_it_answers(self) -> None:
         self.enterContext(unittest.mock.patch.object(links, "SILENT_SECONDS", 0.1))

@@ -64,8 +64,8 @@ class LockedBuffer:
             raise RuntimeError(f"penstock: a host buffer of {self.size} bytes can't be cut to {nbytes}")
         self.size = nbytes
         kept = min(-(-nbytes // GRANULE) * GRANULE, self._granted)
-        if self._buffer is None or kept == self._granted:
-            return
+        if self._buffer is None or kept == self._granted or link.is_silent():
+            return  # It may be cut off later.
         self._granted = kept
         try:
             self._buffer.truncate(kept)
@@ -81,7 +81,7 @@ class LockedBuffer:
         """False: this process has to read it. RuntimeError: nobody can."""
         # What this process writes itself has another identity each time.
         written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
-        if self._buffer is None or written or not link.may_ask:
+        if self._buffer is None or written or not link.may_ask or link.is_silent():
             return False
         try:
             self._buffer.read(offset, descriptor, file_offset, nbytes, READ_SECONDS)
@@ -106,7 +106,7 @@ class LockedBuffer:
 
     def _grow(self, wanted: int) -> None:
         rounded = min(-(-wanted // GRANULE) * GRANULE, self.nbytes_max)
-        if not link.may_ask:
+        if not link.may_ask or link.is_silent():
             raise RuntimeError("penstock: the service is away")
         # The exact size where a granule finds no room.
         for size in dict.fromkeys((rounded, wanted)):

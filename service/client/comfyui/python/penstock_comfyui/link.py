@@ -50,6 +50,7 @@ class Link:
         self._process = 0
         self._next_try = 0.0
         self._away = False
+        self._silent = False  # Away, and still connected as far as anybody knows.
         self._heard = 0.0
         os.register_at_fork(after_in_child=self._start_over)
 
@@ -88,6 +89,17 @@ class Link:
         if time.monotonic() >= self._heard + HEARD_SECONDS:
             self.answer(service.status)
 
+    def is_silent(self) -> bool:
+        """There is a service, but a call that waits for it would wait for long."""
+        service = self.present()
+        if service is None:
+            return self._away and self._silent
+        try:
+            self.check(service)
+        except penstock.PenstockError as error:
+            return isinstance(error, SilentError)
+        return False
+
     def present(self) -> penstock.Service | None:
         """The connection that is there, if any; none is made."""
         with self._lock:
@@ -124,11 +136,14 @@ class Link:
 
     def _connect(self) -> penstock.Service | None:
         """REQUIRES: the lock is held."""
+        started = time.monotonic()
         try:
             self._service = penstock.connect(self._socket, name="ComfyUI")
             self._process = os.getpid()
         except penstock.PenstockError as error:
-            self._note_away(error)
+            # The library waits some seconds for a greeting; a service that isn't there says so at once.
+            silent = time.monotonic() >= started + QUESTION_SECONDS
+            self._note_away(SilentError(error.message, error.hint) if silent else error)
             return None
         self._heard = time.monotonic()
         self._note_back()
@@ -145,8 +160,8 @@ class Link:
         return True
 
     def _note_away(self, error: Exception) -> None:
-        silent = isinstance(error, errors.DeadlineError)
-        self._next_try = time.monotonic() + (SILENT_SECONDS if silent else RETRY_SECONDS)
+        self._silent = isinstance(error, errors.DeadlineError)
+        self._next_try = time.monotonic() + (SILENT_SECONDS if self._silent else RETRY_SECONDS)
         if not self._away:
             self._away = True
             say_once(f"the service is away ({error}); ComfyUI goes on without it until it is back")
