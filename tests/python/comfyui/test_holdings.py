@@ -81,7 +81,7 @@ def executor(outputs: Any, objects: Any = None) -> Any:
     return SimpleNamespace(caches=SimpleNamespace(outputs=outputs, objects=objects or cache()))
 
 
-def model(nbytes: int, loaded: int = 0, dynamic: bool = False, device: Device = CPU, **attributes: int) -> Any:
+def model(nbytes: int, loaded: int = 0, dynamic: bool = False, device: Device = CPU, **attributes: Any) -> Any:
     patcher = SimpleNamespace(model_size=lambda: nbytes, loaded_size=lambda: loaded, is_dynamic=lambda: dynamic,
                               model=SimpleNamespace(**attributes))
     return SimpleNamespace(model=patcher, device=device)

@@ -21,7 +21,7 @@ class NodeEnds(WithSeam):
         self.said: list[str] = []
         self.enterContext(unittest.mock.patch.object(safe_points, "end_node", lambda: self.said.append("answered")))
         self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_tell", lambda *_: self.said.append("told")))
-        self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_computed_now", lambda _: self.said.append("looked") or 1))
+        self.enterContext(unittest.mock.patch.object(holdings.Holdings, "_computed_now", lambda _: [self.said.append("looked")]))
 
     def run_prompt(self, dynamic: bool, *nodes: Any) -> list[str]:
         """What was called after the last node had begun."""
