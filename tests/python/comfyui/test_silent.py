@@ -119,6 +119,13 @@ class Silent(WithSeam):
         with penstock.connect(socket=str(self.daemon.socket)) as other, other.admit(work=8 * MIB):
             pass  # All of it is free.
 
+    def test_a_process_without_another_thread_asks_nothing_and_fails_nothing(self) -> None:
+        with unittest.mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            with self.assertRaises(penstock.ExhaustedError):
+                link.answer(lambda: None)
+            self.assertEqual({}, safe_points.recent_status())
+        self.assertIsNotNone(link.present())
+
     def test_what_the_service_refuses_is_an_answer(self) -> None:
         service = link.service()
         assert service is not None

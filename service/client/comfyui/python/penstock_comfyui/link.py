@@ -69,7 +69,10 @@ class Link:
         """What the service answers, or what `ask` raises. SilentError: nothing in time, and it counts as away. The library would wait
         for longer, so that a thread of the question's own does: `ask` may use no GPU, and what comes too late is dropped."""
         answers: queue.SimpleQueue[tuple[_Value | None, BaseException | None]] = queue.SimpleQueue()
-        threading.Thread(target=_run, args=(ask, answers), name="penstock-question", daemon=True).start()
+        try:
+            threading.Thread(target=_run, args=(ask, answers), name="penstock-question", daemon=True).start()
+        except RuntimeError as error:  # The process may have no more, or ends.
+            raise errors.ExhaustedError(f"no thread for a question: {error}") from error
         limit = QUESTION_SECONDS if seconds is None else seconds
         try:
             value, problem = answers.get(timeout=limit)
