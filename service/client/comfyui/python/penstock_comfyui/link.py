@@ -93,10 +93,12 @@ class Link:
             self.answer(service.status)
 
     def is_silent(self) -> bool:
-        """There is a service, but a call that waits for it would wait for long."""
+        """There is a service, but a call that waits for it would wait for long. Asked again once SILENT_SECONDS are over."""
+        if self._away and self._silent:
+            return self.service() is None
         service = self.present()
         if service is None:
-            return self._away and self._silent
+            return False
         try:
             self.check(service)
         except penstock.PenstockError as error:
