@@ -36,7 +36,7 @@ def scaled(name: str) -> Any:
 
 SUITES = {"test_caller": ("Caller", "SmallBudget", "TwoProcesses", "NegativeControls"),
           "test_seam": ("Faults", "Pins", "Room", "Buffers"), "test_page_out": ("PageOut",),
-          "test_safe_points": ("Asks",), "test_shared": ("Shared", "Once", "SmallBudget", "TwoProcesses"),
+          "test_shared": ("Shared", "Once", "SmallBudget", "TwoProcesses"),
           "test_service_reads": ("ServiceReads",), "test_threads": ("Threads",), "test_two_models": ("TwoModels",)}
 
 
@@ -304,7 +304,7 @@ class OnGpu(WithSeam):
 
 
 # What does not depend on the driver's rules: the time of everybody who runs these tests is worth something.
-ON_ONE = ("SmallBudget", "Threads", "Asks", "Once", "TwoModels")
+ON_ONE = ("SmallBudget", "Threads", "Once", "TwoModels")
 
 
 def load_tests(loader: unittest.TestLoader, *_: Any) -> unittest.TestSuite:
