@@ -49,6 +49,13 @@ class GpuDeviceTurn : public testing::Test {
     EXPECT_TRUE(writer().attach(done.at(0).frame).has_value());
     return done.at(0).frame;
   }
+  // One is lost, and the next one takes its place.
+  void replace_filler() {
+    filler_->lose(Errc::device);
+    EXPECT_EQ(writer().reached().error().code, Errc::device);
+    filler_->follow();
+    EXPECT_TRUE(writer().reached().has_value());
+  }
   Result<FenceId> copy(FrameId frame) { return writer().copy(frame, 0, bytes_, {}); }
 
   const std::shared_ptr<ScriptedGpuDriver> driver_ = std::make_shared<ScriptedGpuDriver>();
@@ -165,10 +172,7 @@ TEST_F(GpuDeviceTurn, WithoutAFillerToComeCreationsAreLost) {
 TEST_F(GpuDeviceTurn, APublishedFrameIsASourceForTheNextFillerToo) {
   const FrameId clean = make_attached();
   ASSERT_TRUE(owner().share(clean, FrameAccess::shared_read_only).has_value());
-  filler_->lose(Errc::device);
-  EXPECT_EQ(writer().reached().error().code, Errc::device);
-  filler_->follow();
-  ASSERT_TRUE(writer().reached().has_value());
+  replace_filler();
   const FrameId own = make_attached();
   const int fills = filler_->fills();
   ASSERT_TRUE(writer().copy_frame(own, clean).has_value());
@@ -179,10 +183,7 @@ TEST_F(GpuDeviceTurn, APublishedFrameIsASourceForTheNextFillerToo) {
 TEST_F(GpuDeviceTurn, ASourceThatCantBeMappedCostsTheCopyAndIsMappedAnewForTheNext) {
   const FrameId clean = make_attached();
   ASSERT_TRUE(owner().share(clean, FrameAccess::shared_read_only).has_value());
-  filler_->lose(Errc::device);
-  EXPECT_EQ(writer().reached().error().code, Errc::device);
-  filler_->follow();
-  ASSERT_TRUE(writer().reached().has_value());
+  replace_filler();
   const FrameId own = make_attached();
   filler_->fail_next_map({Errc::exhausted, 2, "scripted"});
   // Both are said before the answer to the map.
@@ -210,10 +211,7 @@ TEST_F(GpuDeviceTurn, ASourceThatCantBeMappedCostsTheCopyAndIsMappedAnewForTheNe
 
 TEST_F(GpuDeviceTurn, AFrameThatCouldNotBeMappedMayBeDestroyedBeforeThatIsHeard) {
   const FrameId clean = make_attached();
-  filler_->lose(Errc::device);
-  EXPECT_EQ(writer().reached().error().code, Errc::device);
-  filler_->follow();
-  ASSERT_TRUE(writer().reached().has_value());
+  replace_filler();
   const FrameId own = make_attached();
   filler_->fail_next_map({Errc::exhausted, 2, "scripted"});
   ASSERT_TRUE(writer().copy_frame(own, clean).has_value());
@@ -229,10 +227,7 @@ TEST_F(GpuDeviceTurn, ACreationThatNobodyHeardOfIsMadeAnewForTheNextFiller) {
   ASSERT_TRUE(turn_until_fills(1));
   filler_->reach_all();
   ASSERT_TRUE(writer().reached().has_value());  // It is answered from now on.
-  filler_->lose(Errc::device);
-  EXPECT_EQ(writer().reached().error().code, Errc::device);
-  filler_->follow();
-  ASSERT_TRUE(writer().reached().has_value());
+  replace_filler();
   ASSERT_TRUE(turn_until_fills(2));
   filler_->reach_all();
   const std::vector<CreateDone> done = reap_all(owner(), 1);
