@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "service"))
 
 import daemon  # noqa: E402
+import processes  # noqa: E402
 
 MIB = 1 << 20
 PAGE = 2 * MIB
@@ -293,8 +294,7 @@ class GpuClients(GpuPrograms):
                 service = self.serve(vendor)
                 program = self.open(service)
                 self.assertEqual("done", program("pin", PAGE, 2 * PAGE))
-                (writer,) = (int(word) for task in Path(f"/proc/{service.process.pid}/task").iterdir()
-                             for word in (task / "children").read_text(encoding="ascii").split())
+                (writer,) = processes.children_of(service.process.pid)
                 os.kill(writer, 9)
                 self.assertEqual("same", self.read(program, 1, 2))
                 self.assertTrue(daemon.wait_until(lambda: program("pin", 4 * PAGE, 2 * PAGE) == "done"))

@@ -7,9 +7,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "service"))
+
+import processes  # noqa: E402
 
 BUILD = Path(os.environ["PENSTOCK_BUILD_DIR"])
 SOURCE = Path(os.environ["PENSTOCK_SOURCE_DIR"])
@@ -99,9 +104,7 @@ class Installed(unittest.TestCase):
                 self.assertIn("ready: penstockd", lines[-1], "".join(lines))
                 status = run(self.prefix / "bin/penstock", "--json", "status", environment=environment)
                 self.assertEqual("ready", json.loads(status)["devices"][0]["state"])
-                tasks = Path(f"/proc/{service.pid}/task").iterdir()
-                children = [pid for task in tasks for pid in (task / "children").read_text(encoding="ascii").split()]
-                programs = [os.path.realpath(f"/proc/{pid}/exe") for pid in children]
+                programs = [os.path.realpath(f"/proc/{pid}/exe") for pid in processes.children_of(service.pid)]
                 self.assertEqual([os.path.realpath(self.prefix / "libexec/penstock/penstock-writer")], programs)
             finally:
                 service.terminate()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import daemon
+import processes
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -142,8 +143,7 @@ class ForeignUsage(unittest.TestCase):
     def test_our_own_context_and_what_is_less_than_ours_is_not_foreign(self) -> None:
         service = self.serve(gpu("used 0"), PENSTOCK_FAKE_CONTEXT_BYTES=str(128 * MIB))
         self.wait_foreign(service, 128 * MIB)  # Nobody says whose it is.
-        (writer,) = (int(word) for task in Path(f"/proc/{service.process.pid}/task").iterdir()
-                     for word in (task / "children").read_text(encoding="ascii").split())
+        (writer,) = processes.children_of(service.process.pid)
         service.show(gpu(f"process {writer} {128 * MIB}", f"process {service.process.pid} 0"))
         self.wait_foreign(service, 0)
         self.assertEqual(0, service.device()["ghost_bytes"])

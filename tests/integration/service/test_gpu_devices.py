@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import daemon
+import processes
 
 MIB = 1 << 20
 PAGE = 32 * MIB
@@ -43,10 +44,7 @@ class GpuDaemon(daemon.Daemon):
 
     def writers(self) -> list[int]:
         """The processes that the service started and has not collected."""
-        found: list[int] = []
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            found += [int(word) for word in (task / "children").read_text(encoding="ascii").split()]
-        return found
+        return processes.children_of(self.process.pid)
 
     def wait_for_state(self, state: str) -> bool:
         return daemon.wait_until(lambda: self.device()["state"] == state, 30)
@@ -99,14 +97,6 @@ class OnFakes(unittest.TestCase):
         self.assertNotIn("error", answer)
         self.assertGreaterEqual(answer["bytes"], tensors * 4 * MIB)
         return path
-
-    @staticmethod
-    def lives(pidfd: int) -> bool:
-        try:
-            signal.pidfd_send_signal(pidfd, 0)
-        except ProcessLookupError:
-            return False
-        return True
 
 
 class GpuDevices(OnFakes):
@@ -284,7 +274,7 @@ class GpuDevices(OnFakes):
                     os.kill(writer, signal.SIGSTOP)
                     running.process.kill()
                     running.process.wait()
-                    self.assertTrue(daemon.wait_until(lambda: not Path(f"/proc/{writer}/fd").exists() or not self.lives(pidfd)))
+                    self.assertTrue(daemon.wait_until(lambda: processes.has_ended(pidfd)))
                 finally:
                     os.close(pidfd)
 

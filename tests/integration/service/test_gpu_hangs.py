@@ -10,6 +10,7 @@ import time
 import unittest
 
 import daemon
+import processes
 from test_gpu_devices import MEMORY_CALLS, PAGE, VENDORS, OnFakes
 
 COPY_CALLS = {"cuda": "cuMemcpyHtoDAsync", "hip": "hipMemcpyHtoDAsync"}
@@ -63,7 +64,7 @@ class GpuHangs(OnFakes):
                         began = time.monotonic()
                         running.stop(20)
                         self.assertLess(time.monotonic() - began, 4.0)
-                        self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
+                        self.assertTrue(daemon.wait_until(lambda: processes.has_ended(pidfd)))
                     finally:
                         os.close(pidfd)
                     load.wait(20)
@@ -83,7 +84,7 @@ class GpuHangs(OnFakes):
                         began = time.monotonic()
                         self.assertEqual(1, running.stop(20))
                         self.assertLess(time.monotonic() - began, 4.0)
-                        self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
+                        self.assertTrue(daemon.wait_until(lambda: processes.has_ended(pidfd)))
                     finally:
                         os.close(pidfd)
                     load.wait(20)

@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import daemon
+import processes
 from test_gpu_devices import VENDORS, GpuDaemon, OnFakes, fakes, needs_fakes
 
 # What MIG slices, confidential computing and some versions refuse only when they are asked.
@@ -95,7 +96,7 @@ class GpuSharing(OnFakes):
         try:
             running.process.kill()
             running.process.wait()
-            self.assertTrue(daemon.wait_until(lambda: not self.lives(pidfd)))
+            self.assertTrue(daemon.wait_until(lambda: processes.has_ended(pidfd)))
         finally:
             os.close(pidfd)
 
