@@ -2,6 +2,7 @@
 #include "tests/integration/probes/probed_file.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace penstock::test {
 namespace {
@@ -123,7 +125,17 @@ ProbedFile::ProbedFile(KernelProbes& probes, const std::filesystem::path& path)
 
 ProbedFile::~ProbedFile() { probes_.untrack(tracking_.file); }
 
-std::uint64_t ProbedFile::mincore_pages() const {
+std::uint64_t ProbedFile::mincore_pages() {
+  std::uint64_t pages = 0;
+  (void)eventually([&] {
+    pages = look_at_mincore();
+    const std::optional<std::uint64_t> resident = sample().resident_bytes;
+    return !resident || *resident == pages * probed_page_bytes;
+  });
+  return pages;
+}
+
+std::uint64_t ProbedFile::look_at_mincore() const {
   // Up to the end of the last large folio, which may reach beyond the file's.
   const std::uint64_t bytes = divide_up(std::filesystem::file_size(path_), 2 * mib) * 2 * mib;
   std::vector<unsigned char> present(bytes / probed_page_bytes);

@@ -90,12 +90,16 @@ class ProbedFile {
   TrackedFileId id() const { return tracking_.file; }
   int fd() const { return fd_->get(); }
   FileSample sample() { return probes_.sample(tracking_.file); }
-  std::uint64_t mincore_pages() const;
+  // A folio that the kernel is moving is not up to date for a moment, and mincore leaves it out: while it disagrees with
+  // the probes it is asked again, for a bounded time. A count that is wrong stays so.
+  std::uint64_t mincore_pages();
 
   // Since the last call.
   Step step(RemovalCause expected);
 
  private:
+  std::uint64_t look_at_mincore() const;
+
   KernelProbes& probes_;
   std::filesystem::path path_;
   std::shared_ptr<UniqueFd> fd_;
