@@ -176,11 +176,15 @@ endfunction()
 
 # penstock_python_test(NAME tidy_checker FOLDER ${CMAKE_CURRENT_SOURCE_DIR} LABEL tidy)
 #   The unittest files (*test*.py) of a folder; standard library only.
+#   SECONDS  about what it takes: the longest start first, so that none is left to run alone
 function(penstock_python_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;FOLDER;LABEL" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;FOLDER;LABEL;SECONDS" "ENVIRONMENT")
+  if(NOT arg_SECONDS)
+    set(arg_SECONDS 10)
+  endif()
   add_test(NAME ${arg_NAME} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/packaging/checks/run_unittests.py
     ${arg_FOLDER} ${PENSTOCK_RESULT_DIRECTORY}/${arg_NAME}.xml)
-  set_tests_properties(${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900 ENVIRONMENT
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 900 COST ${arg_SECONDS} ENVIRONMENT
     "PENSTOCK_BUILD_DIR=${CMAKE_BINARY_DIR};PENSTOCK_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHONDONTWRITEBYTECODE=1;PENSTOCK_SANITIZED=${PENSTOCK_SANITIZE};${arg_ENVIRONMENT}")
 endfunction()
 
