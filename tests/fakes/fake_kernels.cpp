@@ -102,10 +102,14 @@ CudaResult hold(const KernelLaunch& launch) {
                      [](const std::byte* /*memory*/) {});
 }
 
+std::pair<std::uint64_t, std::uint64_t> held(const KernelLaunch& launch) {
+  return {launch.parameter<std::uint64_t>(1), launch.parameter<std::uint64_t>(2)};
+}
+
 const FakeKernel table[] = {
     {"penstock_scatter", {8}, scatter},
     {"penstock_checksum", {8, 8}, checksum_tiles},
-    {"penstock_fake_hold", {8, 8, 8}, hold},
+    {"penstock_fake_hold", {8, 8, 8}, hold, held},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dataplane/device/cuda/cuda_abi.h"
@@ -44,6 +45,8 @@ struct FakeKernel {
   std::string_view name;
   std::vector<std::size_t> parameter_bytes;
   CudaResult (*run)(const KernelLaunch& launch);
+  // Address and size of what it will use, where its parameters say so. Null: they don't.
+  std::pair<std::uint64_t, std::uint64_t> (*uses)(const KernelLaunch& launch) = nullptr;
 };
 // Null when there is no such kernel.
 const FakeKernel* find_kernel(std::string_view name);

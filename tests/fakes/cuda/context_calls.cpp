@@ -33,7 +33,9 @@ FAKE_EXPORT CudaResult cuCtxDestroy_v2(CudaContext context) {
 
 FAKE_EXPORT CudaResult cuCtxPushCurrent_v2(CudaContext context) {
   if (const CudaResult bad = enter("cuCtxPushCurrent", Needs::init)) return bad;
-  this_thread().contexts.push_back(&driver().known(context, "cuCtxPushCurrent"));
+  Context& pushed = driver().known(context, "cuCtxPushCurrent");
+  if (pushed.is_destroyed()) return cuda_error_invalid_context;
+  this_thread().contexts.push_back(&pushed);
   return cuda_success;
 }
 
@@ -49,8 +51,10 @@ FAKE_EXPORT CudaResult cuCtxPopCurrent_v2(CudaContext* context) {
 FAKE_EXPORT CudaResult cuCtxSetCurrent(CudaContext context) {
   if (const CudaResult bad = enter("cuCtxSetCurrent", Needs::init)) return bad;
   auto& contexts = this_thread().contexts;
+  Context* const entered = context == nullptr ? nullptr : &driver().known(context, "cuCtxSetCurrent");
+  if (entered != nullptr && entered->is_destroyed()) return cuda_error_invalid_context;
   if (!contexts.empty()) contexts.pop_back();
-  if (context != nullptr) contexts.push_back(&driver().known(context, "cuCtxSetCurrent"));
+  if (entered != nullptr) contexts.push_back(entered);
   return cuda_success;
 }
 

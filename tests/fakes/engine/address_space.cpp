@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tests/fakes/engine/die.hpp"
+#include "tests/fakes/engine/queued_use.hpp"
 
 namespace penstock::fake {
 namespace {
@@ -157,6 +158,10 @@ std::vector<AddressSpace::Mappings::iterator> AddressSpace::whole(Reservation& r
 }
 
 CudaResult AddressSpace::unmap(std::uint64_t address, std::uint64_t size) {
+  if (!settings().sticky_faults && QueuedUse::overlaps(address, size)) {
+    die("unmap of %#llx, %llu bytes: work that is queued or runs still uses it",
+        static_cast<unsigned long long>(address), static_cast<unsigned long long>(size));
+  }
   const std::unique_lock lock(mutex_);
   Reservation* reservation = find(address, size);
   if (reservation == nullptr || reservation->simple) {

@@ -96,7 +96,7 @@ void Stream::run() {
       Completion nobody;  // Never finished: what is waited for is the time.
       nobody.wait_for_us(next_delay_us());
     }
-    if (!context_.is_dead()) {
+    if (!context_.is_dead() && !context_.is_destroyed()) {
       if (const CudaResult code = item.work()) context_.kill(code);
     }
     item.work = nullptr;

@@ -64,7 +64,28 @@ TEST_F(FakeCudaStreamDeathTest, ACopyThatAnUnmapOvertakesAborts) {
         cuMemUnmap(address, frame_bytes);
         cuStreamSynchronize(stream);
       },
-      "fill of .* nothing is mapped there");
+      "unmap of .* still uses it");
+}
+
+// The work would run on what is mapped there then, and nobody would find out.
+TEST_F(FakeCudaStreamDeathTest, AnotherFrameUnderQueuedWorkAborts) {
+  EXPECT_DEATH(
+      {
+        const CudaAddress address = mapped_frame();
+        cuMemsetD8Async(address, 1, frame_bytes, stream);
+        cuMemUnmap(address, frame_bytes);
+        cuMemMap(address, frame_bytes, 0, create(), 0);
+        set_access(address, frame_bytes, cuda_mem_access_read_write);
+        cuStreamSynchronize(stream);
+      },
+      "unmap of .* still uses it");
+}
+
+TEST_F(FakeCudaStreamDeathTest, AnUnmapAfterItsWorkIsFine) {
+  const CudaAddress address = mapped_frame();
+  ASSERT_EQ(cuMemsetD8Async(address, 1, frame_bytes, stream), cuda_success);
+  ASSERT_EQ(cuStreamSynchronize(stream), cuda_success);
+  give_back(address);
 }
 
 TEST_F(FakeCudaStreamDeathTest, ACopyThroughAReadOnlyMappingAborts) {
@@ -97,7 +118,7 @@ void unmap_under_a_running_kernel(CudaStream stream) {
 }
 
 TEST_F(FakeCudaStreamDeathTest, AnUnmapUnderARunningKernelAborts) {
-  EXPECT_DEATH(unmap_under_a_running_kernel(stream), "kernel read of .* nothing is mapped there");
+  EXPECT_DEATH(unmap_under_a_running_kernel(stream), "unmap of .* still uses it");
 }
 
 TEST_F(FakeCudaStreamDeathTest, WhatWasDestroyedIsFoundOut) {
