@@ -49,40 +49,51 @@ Result<std::unique_ptr<PageMapper>> GpuMapper::create(const ProcessGpu& gpu, std
 }
 
 GpuMapper::GpuMapper(const ProcessGpu& gpu, DeviceAddress base, std::uint32_t pages, std::uint64_t page_bytes)
-    : gpu_(gpu), base_(base), page_bytes_(page_bytes), pages_(pages) {}
+    : gpu_(gpu),
+      base_(base),
+      page_bytes_(page_bytes),
+      pages_(pages),
+      work_(gpu.streams, gpu.contexts, pages) {}
 
 GpuMapper::~GpuMapper() {
   const DeviceKept kept(*gpu_.streams);
   const auto pages = static_cast<std::uint32_t>(pages_.size());
-  bool ended = true;
-  for (Page& page : pages_) {
-    for (const auto& mark : page.marks) ended = wait(*mark) && ended;
-    page.marks.clear();
-  }
-  for (const EventHandle event : spare_)
-    static_cast<void>(insist([&] { return gpu_.streams->destroy_event(event); }));
-  if (!ended) {
+  if (!work_.wait()) {
     release_handles({0, pages});
     return;
   }
+  if (!unmap_all()) return;
+  static_cast<void>(
+      insist([&] { return gpu_.driver->free_range(base_, std::max(pages, 1u) * page_bytes_); }));
+}
+
+Result<> GpuMapper::unmap_all() {
+  const DeviceKept kept(*gpu_.streams);
+  const auto pages = static_cast<std::uint32_t>(pages_.size());
+  Result<> all;
   for (std::uint32_t first = 0; first < pages; ++first) {
     if (!pages_[first].mapped) continue;
     std::uint32_t end = first;
     while (end < pages && pages_[end].mapped) ++end;
     release_handles({first, end - first});
-    unmap_run({first, end - first});
+    if (const Result<> done = unmap_run({first, end - first}); !done) all = done;
     first = end;
   }
-  static_cast<void>(
-      insist([&] { return gpu_.driver->free_range(base_, std::max(pages, 1u) * page_bytes_); }));
+  return all;
 }
 
-void GpuMapper::unmap_run(PageSpan run) {
+Result<> GpuMapper::unmap_run(PageSpan run) {
   const auto unmap = [&](std::uint32_t page, std::uint32_t count) {
-    return insist([&] { return gpu_.driver->unmap(at(page), count * page_bytes_); }).ok();
+    const DriverCode code = insist([&] { return gpu_.driver->unmap(at(page), count * page_bytes_); });
+    for (std::uint32_t i = 0; code.ok() && i < count; ++i) pages_[page + i].mapped = false;
+    return result_of(code);
   };
-  if (gpu_.driver->unmaps_several() && unmap(run.first, run.count)) return;
-  for (std::uint32_t page = run.first; page != run.end(); ++page) static_cast<void>(unmap(page, 1));
+  if (gpu_.driver->unmaps_several() && unmap(run.first, run.count)) return {};
+  Result<> all;
+  for (std::uint32_t page = run.first; page != run.end(); ++page) {
+    if (const Result<> done = unmap(page, 1); !done) all = done;
+  }
+  return all;
 }
 
 std::byte* GpuMapper::address() const {

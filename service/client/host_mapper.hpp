@@ -25,6 +25,10 @@ class HostMapper final : public PageMapper {
   Failure refusal(const Error& error) const override;
   bool replaces_at_once() const override { return true; }
   Result<> remove(std::uint32_t page) override;
+  bool is_mapped(std::uint32_t) const override { return true; }
+  Result<> unmap_all() override {
+    return {};
+  }  // By the destructor: the kernel has no reason to refuse the whole range.
 
   // The processor reads while the page is pinned, and not after.
   Result<> note_work(PageSpan, void* stream) override {
@@ -32,6 +36,7 @@ class HostMapper final : public PageMapper {
     return {};
   }
   bool quiet(std::uint32_t) override { return true; }
+  void note_unknown(std::uint32_t) override {}
   void forget_work() override {}
   Ending ending(bool) override { return Ending::now; }
   Result<> settle_thread() override { return {}; }

@@ -50,12 +50,19 @@ class PageMapper {
   virtual bool replaces_at_once() const = 0;
   // REQUIRES: quiet.
   virtual Result<> remove(std::uint32_t page) = 0;
+  // Some frame is at the page's place.
+  virtual bool is_mapped(std::uint32_t page) const = 0;
+  // All of it that is mapped. Refused in part, the rest is.
+  // REQUIRES: ending() is `now`, or the program has synchronised.
+  virtual Result<> unmap_all() = 0;
 
   // ---- device work that reads pages after their unpin ----
   // Until the work that is queued on `stream` now has ended, the pages are not quiet. Any thread; before the unpin.
   virtual Result<> note_work(PageSpan span, void* stream) = 0;
   // Nothing that was noted still runs.
   virtual bool quiet(std::uint32_t page) = 0;
+  // Pages were given up without a word of the work that may use them: they are not quiet until forget_work.
+  virtual void note_unknown(std::uint32_t page) = 0;
   // The program has synchronised: all that was noted has ended.
   virtual void forget_work() = 0;
   // `pinned`: there are pages that were never unpinned. Waits for nothing.

@@ -43,6 +43,7 @@ inline constexpr int memory_map[] = {1, 2, 3, 4, 101, 401, 800, 801};
 inline constexpr int memory_access[] = {1, 2, 3, 4, 101, 800, 801, 999};
 inline constexpr int context_make[] = {1, 2, 3, 4, 46, 101, 201, 700, 719, 805, 810, 999};
 inline constexpr int context_set[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
+inline constexpr int context_state[] = {1, 3, 4, 101};
 inline constexpr int context_look[] = {1, 3, 4, 201}, context_push[] = {1, 3, 4, 201, 709};
 inline constexpr int device_set[] = {1, 2, 3, 4, 100, 101, 201, 700, 709, 719, 999};
 inline constexpr int in_context[] = {1, 2, 3, 4, 201, 700, 709, 719, 999};
@@ -91,10 +92,12 @@ inline constexpr DocumentedCall documented_calls[] = {
     {"cuMemUnmap", "hipMemUnmap", by_device | by_client, in_driver, errors::memory_release},
 
     {"cuDevicePrimaryCtxRetain", nullptr, by_device, in_driver, errors::context_make},
+    // In the client where a thread has no context: a test of its own.
+    {"cuDevicePrimaryCtxGetState", nullptr, 0, in_driver, errors::context_state},
     {"cuDevicePrimaryCtxRelease", nullptr, by_device, in_driver, errors::context_release},
     {"cuCtxSetCurrent", nullptr, by_device, in_driver, errors::context_set},
-    {"cuCtxGetCurrent", nullptr, by_copy, in_driver, errors::context_look},
-    {"cuCtxGetDevice", nullptr, by_copy, in_driver, errors::context_look},
+    {"cuCtxGetCurrent", nullptr, by_client | by_copy, in_driver, errors::context_look},
+    {"cuCtxGetDevice", nullptr, by_client | by_copy, in_driver, errors::context_look},
     {"cuCtxPushCurrent", nullptr, by_copy, in_driver, errors::context_push},
     {"cuCtxPopCurrent", nullptr, by_copy, in_driver, errors::context_look},
     {nullptr, "hipSetDevice", by_device | by_client | by_copy, in_both, errors::device_set},

@@ -43,6 +43,7 @@ class ScriptedGpuDriver final : public GpuDriver {
   DriverCode free_range(DeviceAddress, std::uint64_t) override { return not_supported(); }
   DriverCode open_context(std::unique_ptr<DriverContext>&) override { return not_supported(); }
   DriverCode adopt_context(std::unique_ptr<DriverContext>&) override { return not_supported(); }
+  DriverCode adopt_primary_context(std::unique_ptr<DriverContext>&) override { return not_supported(); }
 
  private:
   struct Refusal {

@@ -34,6 +34,10 @@ class CudaDriverContext final : public DriverContext {
     CudaContext ours = nullptr;
     static_cast<void>(insist([&] { return DriverCode{table_->context_pop(&ours), ""}; }));
   }
+  bool is_current() override {
+    CudaContext current = nullptr;
+    return table_->context_get_current(&current) == cuda_success && current == context_;
+  }
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {
     std::size_t free_bytes = 0, total_bytes = 0;
     const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "cuMemGetInfo"};
@@ -182,6 +186,24 @@ DriverCode adopt_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice
   adopted = std::make_unique<CudaDriverContext>(std::move(table), device, context,
                                                 CudaDriverContext::Kind::adopted);
   return looked;
+}
+
+DriverCode adopt_primary_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
+                                      std::unique_ptr<DriverContext>& adopted) {
+  unsigned flags = 0;
+  int active = 0;
+  const DriverCode asked{table->primary_context_get_state(device, &flags, &active),
+                         "cuDevicePrimaryCtxGetState"};
+  if (!asked.ok()) return asked;
+  if (active == 0) return {cuda_error_invalid_context, asked.call};
+  // What tells of it also keeps it: it is given back at once, and stays whose it was.
+  CudaContext context = nullptr;
+  const DriverCode retained{table->primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain"};
+  if (!retained.ok()) return retained;
+  static_cast<void>(insist([&] { return DriverCode{table->primary_context_release(device), ""}; }));
+  adopted = std::make_unique<CudaDriverContext>(std::move(table), device, context,
+                                                CudaDriverContext::Kind::adopted);
+  return retained;
 }
 
 }  // namespace penstock

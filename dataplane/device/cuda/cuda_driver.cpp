@@ -84,4 +84,8 @@ DriverCode CudaDriver::adopt_context(std::unique_ptr<DriverContext>& adopted) {
   return adopt_cuda_context(table_, device_, adopted);
 }
 
+DriverCode CudaDriver::adopt_primary_context(std::unique_ptr<DriverContext>& adopted) {
+  return adopt_primary_cuda_context(table_, device_, adopted);
+}
+
 }  // namespace penstock

@@ -27,6 +27,7 @@ class CudaDriver final : public GpuDriver {
   DriverCode free_range(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode open_context(std::unique_ptr<DriverContext>& opened) override;
   DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) override;
+  DriverCode adopt_primary_context(std::unique_ptr<DriverContext>& adopted) override;
 
  private:
   const std::shared_ptr<const CudaTable> table_;
@@ -41,5 +42,7 @@ DriverCode open_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice 
                              std::unique_ptr<DriverContext>& opened);
 DriverCode adopt_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
                               std::unique_ptr<DriverContext>& adopted);
+DriverCode adopt_primary_cuda_context(std::shared_ptr<const CudaTable> table, CudaDevice device,
+                                      std::unique_ptr<DriverContext>& adopted);
 
 }  // namespace penstock

@@ -85,6 +85,7 @@ void find_memory(CudaSymbols& symbols, CudaTable& table) {
 
 void find_work(CudaSymbols& symbols, CudaTable& table) {
   symbols.find(table.primary_context_retain, "cuDevicePrimaryCtxRetain", 7000);
+  symbols.find(table.primary_context_get_state, "cuDevicePrimaryCtxGetState", 7000);
   symbols.find(table.context_set_current, "cuCtxSetCurrent", 4000);
   symbols.find(table.context_get_current, "cuCtxGetCurrent", 4000);
   symbols.find(table.context_get_device, "cuCtxGetDevice", 2000);

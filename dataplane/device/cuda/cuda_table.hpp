@@ -34,6 +34,7 @@ struct CudaTable {
 
   CudaPrimaryContextRetain primary_context_retain = nullptr;
   CudaPrimaryContextRelease primary_context_release = nullptr;
+  CudaPrimaryContextGetState primary_context_get_state = nullptr;
   CudaContextSetCurrent context_set_current = nullptr;
   CudaContextGetCurrent context_get_current = nullptr;
   CudaContextGetDevice context_get_device = nullptr;

@@ -59,6 +59,8 @@ class DriverContext {
   // its device back (ProgramStreams::set_current_device).
   virtual DriverCode enter_for_now() = 0;
   virtual void leave() = 0;
+  // It is the calling thread's own.
+  virtual bool is_current() = 0;
   virtual DriverCode memory_figures(DeviceMemoryFigures& figures) = 0;
 
   virtual DriverCode make_stream(StreamHandle& stream) = 0;
@@ -143,9 +145,11 @@ class GpuDriver {
 
   // Costs device memory, a few hundred MiB on some GPUs: for the writer and the self-test alone. The driver outlives it.
   virtual DriverCode open_context(std::unique_ptr<DriverContext>& opened) = 0;
-  // The calling thread's context as the program made it; it stays the program's. 201 (invalid context) where none is
-  // current, or another GPU's.
+  // The calling thread's context as the program made it; it stays the program's, who may end it: to enter it answers 201
+  // (invalid context) or 709 then. 201 where none is current, or another GPU's.
   virtual DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) = 0;
+  // The GPU's primary one, which the runtimes of the vendors use, where something of this process has made it. Else 201.
+  virtual DriverCode adopt_primary_context(std::unique_ptr<DriverContext>& adopted) = 0;
 
  protected:
   GpuDriver() = default;

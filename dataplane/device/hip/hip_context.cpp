@@ -28,6 +28,10 @@ class HipDriverContext final : public DriverContext {
   DriverCode enter() override { return {table_->set_device(device_), "hipSetDevice"}; }
   DriverCode enter_for_now() override { return enter(); }
   void leave() override {}
+  bool is_current() override {
+    HipDevice current = 0;
+    return table_->get_device(&current) == hip_success && current == device_;
+  }
   DriverCode memory_figures(DeviceMemoryFigures& figures) override {
     std::size_t free_bytes = 0, total_bytes = 0;
     const DriverCode code{table_->mem_get_info(&free_bytes, &total_bytes), "hipMemGetInfo"};
@@ -167,6 +171,12 @@ DriverCode adopt_hip_context(std::shared_ptr<const HipTable> table, HipDevice de
   if (current != device) return {hip_error_invalid_context, asked.call};
   adopted = std::make_unique<HipDriverContext>(std::move(table), device);
   return asked;
+}
+
+DriverCode adopt_primary_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
+                                     std::unique_ptr<DriverContext>& adopted) {
+  adopted = std::make_unique<HipDriverContext>(std::move(table), device);
+  return {hip_success, "hipSetDevice"};
 }
 
 }  // namespace penstock

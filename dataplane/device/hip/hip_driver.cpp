@@ -105,4 +105,8 @@ DriverCode HipDriver::adopt_context(std::unique_ptr<DriverContext>& adopted) {
   return adopt_hip_context(table_, device_, adopted);
 }
 
+DriverCode HipDriver::adopt_primary_context(std::unique_ptr<DriverContext>& adopted) {
+  return adopt_primary_hip_context(table_, device_, adopted);
+}
+
 }  // namespace penstock

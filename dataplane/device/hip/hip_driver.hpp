@@ -34,6 +34,7 @@ class HipDriver final : public GpuDriver {
   DriverCode free_range(DeviceAddress at, std::uint64_t bytes) override;
   DriverCode open_context(std::unique_ptr<DriverContext>& opened) override;
   DriverCode adopt_context(std::unique_ptr<DriverContext>& adopted) override;
+  DriverCode adopt_primary_context(std::unique_ptr<DriverContext>& adopted) override;
 
   const HipQuirks& quirks() const { return quirks_; }
 
@@ -52,5 +53,8 @@ DriverCode open_hip_context(std::shared_ptr<const HipTable> table, HipDevice dev
                             std::unique_ptr<DriverContext>& opened);
 DriverCode adopt_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
                              std::unique_ptr<DriverContext>& adopted);
+// The runtime makes it when it is first used.
+DriverCode adopt_primary_hip_context(std::shared_ptr<const HipTable> table, HipDevice device,
+                                     std::unique_ptr<DriverContext>& adopted);
 
 }  // namespace penstock

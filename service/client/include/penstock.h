@@ -243,8 +243,8 @@ PST_API pst_status pst_table_assemble(pst_client* client, pst_checkpoint* const*
 PST_API pst_status pst_table_anonymous(pst_client* client, uint64_t bytes, const pst_table_options* options,
                                        pst_table** table);
 /* Never waits for a GPU. Pages whose work (pst_unpin) still runs stay mapped, and count, until a later pst_fault that brings pages
- * in, pst_unpin, pst_run_revokes, pst_idle(1), open or close of a table. Of a page on a GPU that is still pinned nobody knows when
- * it may go: the table stays until pst_idle(1). Opened again it is the same table; PST_BUSY if it has private pages. */
+ * in, pst_unpin, pst_run_revokes, pst_idle(1), open or close of a table. Pages that are still pinned on a GPU stay until pst_idle(1).
+ * Opened again it is the same table, without its pins; PST_BUSY if it has private pages. */
 PST_API void pst_table_close(pst_table* table);
 
 typedef struct {
@@ -263,9 +263,9 @@ PST_API pst_status pst_table_tensor(const pst_table* table, uint32_t index, uint
 /* Pins the pages of [offset, offset + bytes): brings them in, maps them, and forbids their eviction until unpinned. All
  * or nothing. PST_OFFLOADED: no room now, stream the bytes yourself. Nested pins count. bytes 0 pins nothing. */
 PST_API pst_status pst_fault(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
-/* `stream` is the device queue whose work so far may still read the pages: NULL is the GPU's default one, and the only
- * one of host memory. On a stream that captures nothing is noted, as nothing runs: pin the pages while the graph does. A
- * stray unpin answers PST_UNPINNED and changes nothing. */
+/* `stream` is the device queue whose work so far may still read the pages: NULL is the GPU's default one (without a context of it
+ * that of the one used last), and the only one of host memory. Of one that captures nothing is noted: pin the pages while the graph
+ * runs; they stay until an unpin with it after that, or pst_idle(1). A stray unpin answers PST_UNPINNED and changes nothing. */
 PST_API pst_status pst_unpin(pst_table* table, uint64_t offset, uint64_t bytes, void* stream);
 /* Copies pinned bytes to host memory, whatever the device; returns when they are there. On a GPU behind what `stream` has
  * queued, in the calling thread's context; PST_BUSY while that captures. PST_UNPINNED: a page is not mapped here. */
@@ -284,8 +284,8 @@ PST_API pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t
 /* Numbers of the pages of the table that the service asked back while they were pinned: their last unpin gives them up.
  * *count = how many there are; at most `capacity` are written. */
 PST_API pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capacity, size_t* count);
-/* Makes the pages of a pinned range of a shared table private to this process and writable at the same address. On a GPU
- * it waits for the calling thread's context: PST_BUSY, and the end of the capture, while a stream of that captures. */
+/* Makes pages of a pinned range of a shared table private to this process and writable, in place. On a GPU it waits for the calling
+ * thread's context. PST_BUSY: a stream of that captures (which it ends), or work that an unpin told of uses a page. */
 PST_API pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
 
 /* For frameworks without read-only tensors: lets this process write to the shared pages of a pinned range of a table that

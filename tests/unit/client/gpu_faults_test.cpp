@@ -67,13 +67,15 @@ const std::map<std::string_view, std::set<Outcome>> foreseen{
     {"cuMemcpyDtoHAsync", {not_copied}},
     {"cuStreamSynchronize", {not_copied}},
     {"cuStreamIsCapturing", {not_copied, not_noted, done}},
-    {"cuEventCreate", {not_noted}},
+    {"cuEventCreate", {not_noted, done}},  // In a context that is over nothing runs.
     {"cuEventRecord", {not_noted, done}},
     {"cuEventQuery", {done, not_quiet}},
     {"cuEventSynchronize", {done}},
     {"cuEventDestroy", {done}},
     {"cuThreadExchangeStreamCaptureMode", {done}},
     {"cuCtxSynchronize", {not_settled, done}},
+    {"cuCtxGetCurrent", {done}},
+    {"cuCtxGetDevice", {done}},
 };
 
 // Two pages come, are read, one leaves, another takes its place, and all end.
@@ -95,6 +97,7 @@ class TableLife {
   ~TableLife() { static_cast<void>(context_->destroy_stream(stream_)); }
 
   Outcome run() {
+    gpu_.contexts = std::make_shared<ProgramContexts>(gpu_.driver);
     auto made = GpuMapper::create(gpu_, pages, page_bytes);
     if (!made) return no_table;
     mapper_ = std::move(*made);
