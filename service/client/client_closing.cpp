@@ -39,6 +39,12 @@ Outcome<OpenTable*> Client::find(const TableRecipe& recipe) {
                 "device work may still use private pages of the table as it was open before",
                 "pst_run_revokes gives them up once the work has ended");
   }
+  const TableRecipe& before = (*closed)->recipe;
+  if (before.message.mode != recipe.message.mode || before.copy_on_write != recipe.copy_on_write) {
+    return fail(FailureKind::busy, "the table, as it was open before with other options, is not unmapped yet",
+                "pst_run_revokes unmaps it once the work on its pages has ended");
+  }
+  table.paging().begin_anew(table);
   tables_.push_back(std::move(*closed));
   closing_.erase(closed);
   tables_.back()->users = 0;
@@ -98,7 +104,7 @@ void Client::leave_tables() {
         std::this_thread::sleep_for(device_work_interval);
         ending = mapper.ending(false);
       }
-      if (ending != Ending::now) park(one->table->take_mapper());
+      if (ending != Ending::now || !mapper.unmap_all()) park(one->table->take_mapper());
     }
   }
 }

@@ -75,7 +75,23 @@ Paging::Detached Paging::try_detach(Table& table) {
   } else if (const Ending ending = table.mapper().ending(table.any_pinned()); ending != Ending::now) {
     return {ending, std::nullopt};
   }
+  if (!table.mapper().unmap_all()) {
+    // It stays known, and is tried again. What did go may be told.
+    for (const PageName& lost : table.lose_unmapped()) release(lost);
+    return {Ending::later, std::nullopt};
+  }
   return {Ending::now, detach_locked(table)};
+}
+
+void Paging::begin_anew(Table& table) {
+  const Hold lock(*this);
+  for (std::uint32_t page = 0; page < table.shape().pages; ++page) {
+    // Nobody knows what uses it: it can be pinned again, and be unmapped once the program says that nothing does.
+    if (table.drop_pins(page)) last_unpin_locked(table, page);
+  }
+  table.prioritized = false;
+  if (!std::exchange(table.cutoff, std::nullopt) || !table.attached(epoch_)) return;
+  send(PeerCutoff{table.attachment().number, UINT32_MAX});
 }
 
 std::optional<std::uint32_t> Paging::detach_locked(Table& table) {

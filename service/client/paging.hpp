@@ -60,6 +60,8 @@ class Paging {
     std::optional<std::uint32_t> number;
   };
   Detached try_detach(Table& table);
+  // For a closed table that is opened again: without pins, and as the service makes it.
+  void begin_anew(Table& table);
   void set_gone(std::uint32_t number, FailureKind reason);
   bool attached(const Table& table, std::uint64_t epoch);
   template <class Look>
@@ -105,6 +107,7 @@ class Paging {
     Table* table = nullptr;
     PageSpan span;
     bool pins = false;                         // A fault: pinned on completion.
+    bool replaces = false;                     // Private pages, that take the place of pinned ones.
     std::uint32_t open = 0;                    // Not completed yet.
     TicketResult result = TicketResult::done;  // Of the last that was not done.
     FailureKind reason = FailureKind::internal;
@@ -160,6 +163,8 @@ class Paging {
 
   Table* table_of(std::uint32_t number) const;
   void could_not_map(const wire::GrantEntry& entry, const Failure& failure);
+  // A frame may take the place of another one, which needs two steps: somebody waits for that, and nothing uses the page.
+  bool may_replace(Table& table, std::uint32_t page) const;
   // Whoever waits for the page is told so.
   void fail_waiters(const wire::GrantEntry& entry, const Failure& failure);
   void release(const PageName& page) { send(PeerRelease{0, page.table, page.page, page.generation, false}); }

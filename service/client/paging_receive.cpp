@@ -81,6 +81,11 @@ void Paging::take(const wire::GrantBatch& batch, const std::optional<Failure>& l
     Table* const table = table_of(batch[i].table);
     fates_[i] = table == nullptr ? GrantFate::keep : table->judge(batch[i]);
     if (fates_[i] == GrantFate::violation) return break_off(violation("a page was granted that may not be"));
+    if (fates_[i] == GrantFate::place && table->replaces(batch[i]) && !may_replace(*table, batch[i].page)) {
+      fail_waiters(batch[i], {FailureKind::busy, "device work still uses a page that was to be replaced",
+                              "synchronise before, and let no other thread use the page meanwhile"});
+      fates_[i] = GrantFate::give_back;
+    }
     if (lost && fates_[i] == GrantFate::place) {
       could_not_map(batch[i], *lost);
       fates_[i] = GrantFate::keep;
@@ -136,6 +141,17 @@ bool Paging::short_of_descriptors() const {
   return !limit || used + descriptors_spare > limit->soft;
 }
 
+bool Paging::may_replace(Table& table, std::uint32_t page) const {
+  if (table.mapper().replaces_at_once()) return true;
+  // Whoever waited for it no longer may be using the page by now.
+  const auto waits = std::ranges::any_of(requests_, [&](const auto& entry) {
+    const Request& request = *entry.second;
+    return request.replaces && request.table == &table && page >= request.span.first &&
+           page < request.span.end();
+  });
+  return waits && table.mapper().quiet(page);
+}
+
 bool Paging::continues_run(const wire::GrantBatch& batch) const {
   return placed_.empty() || (batch.size() > 0 && belongs_to(placed_.back(), batch[0]));
 }
@@ -184,6 +200,8 @@ void Paging::finish_run(std::span<const wire::GrantEntry> run) {
 
 void Paging::could_not_map(const wire::GrantEntry& entry, const Failure& failure) {
   release({entry.table, entry.page, entry.generation});
+  // What was to be replaced may be gone already.
+  if (const auto lost = table_of(entry.table)->lose(entry.page)) release(*lost);
   fail_waiters(entry, failure);
 }
 

@@ -112,9 +112,14 @@ Paging::Answer Paging::make_private(Table& table, PageSpan span, Nanoseconds dea
   if (table.attachment().overlay_number == 0) {
     return {fail(FailureKind::unsupported, "the service gave the table no private pages")};
   }
+  if (!table.quiet(span)) {
+    return {fail(FailureKind::busy, "device work that was told of at an unpin still uses the pages",
+                 "synchronise, or try again once it has ended")};
+  }
   Request request;
   request.table = &table;
   request.span = span;
+  request.replaces = true;
   for (std::uint32_t page = span.first; page != span.end();) {
     if (table.is_private(page)) {
       ++page;

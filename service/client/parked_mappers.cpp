@@ -36,7 +36,8 @@ void end_parked() {
   if (!all.any.load(std::memory_order_relaxed)) return;
   const std::unique_lock lock(all.mutex, std::try_to_lock);
   if (!lock.owns_lock()) return;  // Another thread is at it.
-  std::erase_if(all.mappers, [](const auto& one) { return one->ending(false) == Ending::now; });
+  std::erase_if(all.mappers,
+                [](const auto& one) { return one->ending(false) == Ending::now && one->unmap_all(); });
   all.any.store(!all.mappers.empty(), std::memory_order_relaxed);
 }
 

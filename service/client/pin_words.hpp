@@ -62,18 +62,24 @@ inline bool mark_wanted(PinWord& word) {
   return true;
 }
 
-// REQUIRES, all three: the caller holds the device's lock, and the word is unmapped or revoking: nobody else changes it.
-inline void set_unmapped(PinWord& word) {
-  const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;
-  word.store(touch | pstw_pin_word(PSTW_PIN_UNMAPPED, 0), std::memory_order_release);
+// REQUIRES, all three: the caller holds the device's lock. Pins stay counted: of a page that was lost under them they are
+// given up one by one, while no new one comes. What is to be `mapped` is unmapped or revoking before.
+inline void set_state(PinWord& word, std::uint32_t state) {
+  std::uint64_t seen = word.load(std::memory_order_relaxed);
+  std::uint64_t next;
+  do {
+    next = (seen & (PSTW_PIN_TOUCH_MASK | PSTW_PIN_COUNT_MASK)) | pstw_pin_word(state, 0);
+  } while (!word.compare_exchange_weak(seen, next, std::memory_order_release, std::memory_order_relaxed));
 }
-inline void set_revoking(PinWord& word) {
-  const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;
-  word.store(touch | pstw_pin_word(PSTW_PIN_REVOKING, 0), std::memory_order_release);
-}
-inline void set_mapped(PinWord& word) {
-  const std::uint64_t touch = word.load(std::memory_order_relaxed) & PSTW_PIN_TOUCH_MASK;
-  word.store(touch | pstw_pin_word(PSTW_PIN_MAPPED, 0), std::memory_order_release);
+inline void set_unmapped(PinWord& word) { set_state(word, PSTW_PIN_UNMAPPED); }
+inline void set_revoking(PinWord& word) { set_state(word, PSTW_PIN_REVOKING); }
+inline void set_mapped(PinWord& word) { set_state(word, PSTW_PIN_MAPPED); }
+
+// Pins whose holders are gone. Whether it had any.
+inline bool drop_pins(PinWord& word) {
+  const std::uint64_t before =
+      word.fetch_and(~(PSTW_PIN_COUNT_MASK | PSTW_PIN_WANTED), std::memory_order_acq_rel);
+  return pstw_pin_count(before) > 0;
 }
 
 }  // namespace penstock

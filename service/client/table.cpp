@@ -103,9 +103,39 @@ std::optional<PageName> Table::commit(const wire::GrantEntry& entry) {
 std::optional<PageName> Table::keep_unfinished(const wire::GrantEntry& entry) {
   const auto replaced = record(entry);
   PinWord& pin = word(entry.page);
-  // One that replaced a pinned page keeps the pins.
-  if (pstw_pin_state(pin.load(std::memory_order_relaxed)) == PSTW_PIN_UNMAPPED) set_revoking(pin);
+  set_revoking(pin);
   return replaced;
+}
+
+std::optional<PageName> Table::lose(std::uint32_t page) {
+  Record& record = records_[page];
+  if (mapper_->is_mapped(page) || (record.granted == 0 && !record.inherited)) return std::nullopt;
+  const PageName name = name_of(page);
+  set_unmapped(word(page));
+  record = {.revoked = record.revoked, .overlay_revoked = record.overlay_revoked};
+  if (name.generation == 0) return std::nullopt;  // Its service is gone.
+  return name;
+}
+
+std::vector<PageName> Table::lose_unmapped() {
+  std::vector<PageName> lost;
+  for (std::uint32_t page = 0; page < shape_.pages; ++page) {
+    if (const auto name = lose(page)) lost.push_back(*name);
+  }
+  return lost;
+}
+
+bool Table::quiet(PageSpan span) const {
+  for (std::uint32_t page = span.first; page != span.end(); ++page) {
+    if (!mapper_->quiet(page)) return false;
+  }
+  return true;
+}
+
+bool Table::drop_pins(std::uint32_t page) {
+  if (!penstock::drop_pins(word(page))) return false;
+  if (mapper_->is_mapped(page)) mapper_->note_unknown(page);
+  return true;
 }
 
 std::optional<Table::Mapped> Table::mapped(std::uint32_t page) const {

@@ -121,6 +121,16 @@ class Table {
   Result<> remove(std::uint32_t page) { return mapper_->remove(page); }
   // As commit, of a page that nobody can use and that could not be unmapped: give_up is to be tried again.
   std::optional<PageName> keep_unfinished(const wire::GrantEntry& entry);
+  // The page's frame had to go for one that could not take its place: nobody may pin it, and its pins keep nothing. What is
+  // to be released; nullopt: it is still there, or nothing was.
+  std::optional<PageName> lose(std::uint32_t page);
+  // The same of all pages that are not mapped any more.
+  std::vector<PageName> lose_unmapped();
+  // A frame is there already, under whoever uses it.
+  bool replaces(const wire::GrantEntry& entry) const { return records_[entry.page].granted != 0; }
+  bool quiet(PageSpan span) const;
+  // Who had it open is gone: their pins count no longer. Whether there were any.
+  bool drop_pins(std::uint32_t page);
 
   struct Mapped {
     std::uint64_t generation = 0;

@@ -68,6 +68,39 @@ class GpuClosing(GpuPrograms):
                 self.assertEqual("done", program("idle"))
                 self.assertEqual("0", program("mappings"))
 
+    def test_a_table_that_is_opened_again_has_no_pins_of_before(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                program = self.open(self.serve(vendor), PENSTOCK_FAKE_STREAM_DELAY_US="300000")
+                self.assertEqual("done", program("pin", PAGE, 6 * PAGE))
+                self.assertEqual("done", program("copy", PAGE, 6 * PAGE))
+                self.assertEqual("done", program("close"))
+                self.assertEqual("done", program("open"))
+                self.assertEqual(f"mapped {6 * PAGE} pinned 0 private 0", program("residency"))
+                self.assertIn("unpinned", program("unpin", PAGE, PAGE))
+                self.assertEqual("same", program("landed"), "what was pinned then stays for that")
+                self.assertEqual("done", program("idle"))
+                self.assertEqual("done", program("close"))
+                self.assertEqual("0", program("mappings"))
+
+    def test_unmaps_that_the_driver_refuses_are_tried_again(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                service = self.serve(vendor, pages=8)
+                name = "cuMemUnmap" if vendor == "cuda" else "hipMemUnmap"
+                program = self.open(service, PENSTOCK_FAKE_FAULTS=";".join(f"{name}:999@{at}" for at in range(1, 20)))
+                other = self.open(service)
+                self.assertEqual("done", program("pin", PAGE, 6 * PAGE))
+                self.assertEqual("same", self.read(program, 1, 6))
+                self.assertEqual("done", program("unpin", PAGE, 6 * PAGE))
+                self.assertEqual("done", program("close"))
+                self.assertNotEqual("0", program("mappings"))
+                # The service gives none of that memory to others before it is unmapped.
+                other.begin("pin", 7 * PAGE, 4 * PAGE)
+                self.assertTrue(daemon.wait_until(lambda: program("revokes") == "done" and program("mappings") == "0"))
+                self.assertEqual("done", other.end())
+                self.assertEqual("same", self.read(other, 7, 4))
+
     def late(self, vendor: str, **more: str) -> Program:
         """Its copy out of six unpinned pages begins in 300 ms. A page that is unmapped before ends it."""
         program = self.open(self.serve(vendor), PENSTOCK_FAKE_STREAM_DELAY_US="300000", **more)
@@ -97,16 +130,13 @@ class GpuClosing(GpuPrograms):
                 self.assertEqual("done", program("revokes"))
                 self.assertEqual("0", program("mappings"))
 
-    def test_the_end_of_a_client_leaves_running_work_its_pages(self) -> None:
-        # Without a context nothing can be found out there; HIP has one for each thread.
-        program = self.late("cuda")
-        self.assertEqual("done", program("elsewhere", "disconnect"))
-        self.assertEqual("6", program("mappings"))
-        self.assertEqual("same", program("landed"))
-        # Whoever uses the library next clears up.
-        self.assertEqual("done", program("connect"))
-        self.assertEqual("done", program("revokes"))
-        self.assertEqual("0", program("mappings"))
+    def test_the_end_of_a_client_waits_in_a_thread_without_a_context_too(self) -> None:
+        for vendor in VENDORS:
+            with self.subTest(vendor):
+                program = self.late(vendor)
+                self.assertEqual("done", program("elsewhere", "disconnect"))
+                self.assertEqual("0", program("mappings"))
+                self.assertEqual("same", program("landed"))
 
     def test_the_end_of_a_client_waits_for_work_that_ends_soon(self) -> None:
         for vendor in VENDORS:

@@ -26,7 +26,8 @@
 namespace penstock::test {
 
 inline constexpr std::uint64_t frame_bytes = 2u << 20;
-inline constexpr std::uint32_t table_number = 7, a_message = PSTW_GRANTS_MAX, pages = 6 * a_message;
+inline constexpr std::uint32_t table_number = 7, overlay_number = 8, a_message = PSTW_GRANTS_MAX,
+                               pages = 6 * a_message;
 
 class GpuPages : public ClientFaults {
  protected:
@@ -60,6 +61,8 @@ class GpuPages : public ClientFaults {
     TableAttachment attachment;
     attachment.epoch = epoch;
     attachment.number = table_number;
+    attachment.overlay_number = overlay_number;
+    attachment.overlay_words = map(overlay_words_);
     attachment.page_words = map(page_words_);
     attachment.region = map(pins);
     paging_.attach(*table_, std::move(attachment));
@@ -97,6 +100,18 @@ class GpuPages : public ClientFaults {
     }
     service_->grant(granted, completes);
   }
+  // All pages, as if the service had asked for them.
+  void give_all_up() {
+    for (std::uint32_t page = 0; page < pages; ++page) {
+      const auto mapped = table_->mapped(page);
+      if (!mapped) continue;
+      service_->revoke(table_->name_of(page).table, page, mapped->generation);
+      paging_.serve();
+      paging_.run_revokes();
+    }
+    while (service_->next_within(std::chrono::milliseconds(0))) continue;
+    ASSERT_EQ(fake_.used_bytes(), 0u);
+  }
   std::uint64_t access_calls() const { return fake_.calls(is_hip() ? "hipMemSetAccess" : "cuMemSetAccess"); }
   static std::ptrdiff_t open_descriptors() {
     const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -116,7 +131,7 @@ class GpuPages : public ClientFaults {
   Paging paging_;
   UniqueFd epoll_;
   std::optional<ScriptedDevice> service_;
-  SharedWords page_words_{pages}, pin_words_{pages};
+  SharedWords page_words_{pages}, overlay_words_{pages}, pin_words_{pages};
   ProcessGpu gpu_;
   std::unique_ptr<Table> table_;
 };
