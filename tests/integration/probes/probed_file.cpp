@@ -2,7 +2,6 @@
 #include "tests/integration/probes/probed_file.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include <fcntl.h>
@@ -118,24 +117,15 @@ ProbedFile::ProbedFile(KernelProbes& probes, const std::filesystem::path& path)
   Result<Tracking> tracking = probes.track(fd_->get(), fd_);
   CHECK(tracking);
   tracking_ = *std::move(tracking);
-  foreign_ = ForeignReclaim::read();
-  last_ = sample().traffic.value_or(FileTraffic{});
-  last_pages_ = mincore_pages();
+  const FileCounts first = counts();
+  foreign_ = first.others;
+  last_ = first.sample.traffic.value_or(FileTraffic{});
+  last_pages_ = first.mincore_pages;
 }
 
 ProbedFile::~ProbedFile() { probes_.untrack(tracking_.file); }
 
-std::uint64_t ProbedFile::mincore_pages() {
-  std::uint64_t pages = 0;
-  (void)eventually([&] {
-    pages = look_at_mincore();
-    const std::optional<std::uint64_t> resident = sample().resident_bytes;
-    return !resident || *resident == pages * probed_page_bytes;
-  });
-  return pages;
-}
-
-std::uint64_t ProbedFile::look_at_mincore() const {
+std::uint64_t ProbedFile::mincore_pages() const {
   // Up to the end of the last large folio, which may reach beyond the file's.
   const std::uint64_t bytes = divide_up(std::filesystem::file_size(path_), 2 * mib) * 2 * mib;
   std::vector<unsigned char> present(bytes / probed_page_bytes);
@@ -148,11 +138,27 @@ std::uint64_t ProbedFile::look_at_mincore() const {
       std::ranges::count_if(present, [](unsigned char c) { return (c & 1) != 0; }));
 }
 
-Step ProbedFile::step(RemovalCause expected) {
+FileCounts ProbedFile::counts() {
+  FileCounts counts;
+  (void)eventually([&] {
+    counts.others = ForeignReclaim::read();
+    counts.sample = sample();
+    counts.extents.resize(probes_.extents(id()));
+    probes_.sample_extents(id(), counts.extents);
+    counts.mincore_pages = mincore_pages();
+    const FileTraffic before = counts.sample.traffic.value_or(FileTraffic{});
+    const FileTraffic after = sample().traffic.value_or(FileTraffic{});
+    return before.added_bytes == after.added_bytes &&
+           before.removed_bytes_in_all() == after.removed_bytes_in_all();
+  });
+  return counts;
+}
+
+Step ProbedFile::step(const FileCounts& counts, RemovalCause expected) {
   const ForeignReclaim foreign_before = foreign_;
-  foreign_ = ForeignReclaim::read();
-  const FileTraffic now = sample().traffic.value_or(FileTraffic{});
-  const std::uint64_t pages = mincore_pages();
+  foreign_ = counts.others;
+  const FileTraffic now = counts.sample.traffic.value_or(FileTraffic{});
+  const std::uint64_t pages = counts.mincore_pages;
   const auto since = [](std::uint64_t current, std::uint64_t before) {
     return static_cast<std::int64_t>((current - before) / probed_page_bytes);
   };
@@ -178,21 +184,19 @@ Step ProbedFile::step(RemovalCause expected) {
   return step;
 }
 
-std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected, Removes removes) {
-  std::vector<ExtentSample> extents(probes.extents(file.id()));
-  probes.sample_extents(file.id(), extents);
+std::string disagreement(ProbedFile& file, RemovalCause expected, Removes removes) {
+  const FileCounts counts = file.counts();
   std::uint64_t in_extents = 0;
   ExtentTraffic of_extents;
-  for (const ExtentSample& extent : extents) {
+  for (const ExtentSample& extent : counts.extents) {
     in_extents += extent.resident_bytes.value_or(0);
     of_extents.added_bytes += extent.traffic.value_or(ExtentTraffic{}).added_bytes;
     of_extents.removed_bytes += extent.traffic.value_or(ExtentTraffic{}).removed_bytes;
   }
-  const FileSample sample = file.sample();
-  const std::uint64_t resident = sample.resident_bytes.value_or(UINT64_MAX);
-  const FileTraffic traffic = sample.traffic.value_or(FileTraffic{});
-  const Step step = file.step(expected);
-  const std::uint64_t truth = file.mincore_pages() * probed_page_bytes;
+  const std::uint64_t resident = counts.sample.resident_bytes.value_or(UINT64_MAX);
+  const FileTraffic traffic = counts.sample.traffic.value_or(FileTraffic{});
+  const Step step = file.step(counts, expected);
+  const std::uint64_t truth = counts.mincore_pages * probed_page_bytes;
   if (resident != truth || in_extents != truth) {
     return fmt::format("resident {} by the probe, {} over its extents, {} by mincore", resident, in_extents,
                        truth);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bpf/kernel_probes.hpp"
 #include "dataplane/base/unique_fd.hpp"
@@ -79,6 +80,14 @@ struct Step {
   std::string unexplained;    // Empty, or what is foreign and more than the kernel counts for it.
 };
 
+// What the probes and mincore say of a file while nothing of it comes or goes: others' reclaim may take a page at any time.
+struct FileCounts {
+  ForeignReclaim others;  // From before the rest.
+  FileSample sample;
+  std::vector<ExtentSample> extents;
+  std::uint64_t mincore_pages = 0;
+};
+
 class ProbedFile {
  public:
   ProbedFile(KernelProbes& probes, const std::filesystem::path& path);
@@ -90,16 +99,13 @@ class ProbedFile {
   TrackedFileId id() const { return tracking_.file; }
   int fd() const { return fd_->get(); }
   FileSample sample() { return probes_.sample(tracking_.file); }
-  // A folio that the kernel is moving is not up to date for a moment, and mincore leaves it out: while it disagrees with
-  // the probes it is asked again, for a bounded time. A count that is wrong stays so.
-  std::uint64_t mincore_pages();
+  std::uint64_t mincore_pages() const;
+  FileCounts counts();
 
-  // Since the last call.
-  Step step(RemovalCause expected);
+  // From the counts of the last call to these.
+  Step step(const FileCounts& now, RemovalCause expected);
 
  private:
-  std::uint64_t look_at_mincore() const;
-
   KernelProbes& probes_;
   std::filesystem::path path_;
   std::shared_ptr<UniqueFd> fd_;
@@ -114,7 +120,6 @@ enum class Removes { something, what_it_can };
 
 // Empty when the sums agree: pages by the probe equal those by mincore, in all, over the extents, and for this step,
 // and everything that left did so for the expected cause, if any is, or was taken by others who can have taken it.
-std::string disagreement(KernelProbes& probes, ProbedFile& file, RemovalCause expected,
-                         Removes removes = Removes::something);
+std::string disagreement(ProbedFile& file, RemovalCause expected, Removes removes = Removes::something);
 
 }  // namespace penstock::test

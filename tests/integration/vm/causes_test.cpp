@@ -56,7 +56,7 @@ class CgroupV2Causes : public testing::TestWithParam<const char*> {
     return cgroup.run([&] { return std::string(test::read_in_pieces(path_) ? "read" : "failed"); });
   }
   void expect_agreement(const char* after, RemovalCause cause) {
-    EXPECT_EQ(disagreement(*probes_, *file_, cause), "") << "after " << after << " on " << GetParam();
+    EXPECT_EQ(disagreement(*file_, cause), "") << "after " << after << " on " << GetParam();
   }
 
   std::unique_ptr<Disk> disk_;
@@ -144,7 +144,7 @@ TEST(MachineReclaim, KswapdAndDirectReclaimAreToldApartAndNoMoreThanTheKernelCou
   EXPECT_GE(pages(RemovalCause::kswapd) * 10, kernel_kswapd * 8);
   EXPECT_GE(pages(RemovalCause::direct_reclaim) * 10, kernel_direct * 8);
   EXPECT_EQ(pages(RemovalCause::memcg_limit) + pages(RemovalCause::other_reclaim), 0u);
-  EXPECT_EQ(disagreement(*probes, file, RemovalCause::kswapd), "");
+  EXPECT_EQ(disagreement(file, RemovalCause::kswapd), "");
   EXPECT_GT(probes->sample_machine().kswapd_wakes.value_or(0), 0u);
 }
 
