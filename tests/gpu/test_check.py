@@ -21,9 +21,9 @@ class Check(unittest.TestCase):
     def setUp(self) -> None:
         self.out = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-check-")))
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
         return subprocess.Popen([sys.executable, CHECK, "--prebuilt", BUILD, "--dry-run", "--out", self.out, *words],
-                                stdout=subprocess.PIPE, text=True)
+                                stdout=subprocess.PIPE, text=True, env={**os.environ, **more})
 
     def lines(self) -> list[dict[str, object]]:
         try:
@@ -47,6 +47,16 @@ class Check(unittest.TestCase):
             self.assertLessEqual({f"E{number}" for number in range(1, 14)} | {"load", "fault", "kernels"}, named, table)
         result = json.loads((self.out / "gpu_check.json").read_text(encoding="utf-8"))
         self.assertEqual(len(rows), sum(len(run) for run in result["runs"].values()))
+
+    def test_a_tool_of_the_driver_that_hangs_is_left_behind(self) -> None:
+        tools = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-tools-")))
+        (tools / "nvidia-smi").write_text("#!/bin/sh\ntrap '' TERM INT\nexec sleep 1000\n", encoding="utf-8")
+        (tools / "nvidia-smi").chmod(0o755)
+        check = self.start("--budget", "5", PATH=f"{tools}:{os.environ['PATH']}")
+        table, _ = check.communicate(timeout=60)
+        self.assertEqual(0, check.returncode, table)
+        result = json.loads((self.out / "gpu_check.json").read_text(encoding="utf-8"))
+        self.assertIn("no answer", result["machine"]["nvidia_smi"])
 
     def test_a_run_that_is_killed_leaves_its_figures(self) -> None:
         check = self.start()
