@@ -8,6 +8,7 @@ stays pinned, and the connection open, until the last view is gone.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import os
 import time
@@ -57,6 +58,8 @@ class Connection:
         if os.getpid() != self.process:
             raise ForkedError("this process was forked after it connected: a child has no tensors",
                               "connect in the child")
+        if _refused:
+            make_up()
 
 
 def gpu_kind(device: str) -> str | None:
@@ -123,6 +126,8 @@ class Pin:
     """One pinned range of a table."""
 
     def __init__(self, table: Table, offset: int, nbytes: int, timeout: float | None = None) -> None:
+        if _refused:
+            make_up()
         _fault(table, offset, nbytes, nanoseconds(timeout))
         self.table = table
         self.exports = 0
@@ -165,13 +170,44 @@ class _Writable:
         at_end(self, library.pst_end_writes, table.handle, offset, nbytes, pin)
 
 
+# Ends that the library refused. A deque, because a finalizer may run between any two steps of any thread: one that holds
+# a lock included.
+_refused: collections.deque[tuple[Any, tuple[Any, ...]]] = collections.deque()
+
+
+def _end(function: Any, kept: tuple[Any, ...]) -> bool:
+    """False: it is to be tried again. A pin stays as long as the driver can't tell of the work behind it."""
+    status = function(*kept[:len(function.argtypes)])
+    if status in (None, DONE):  # Closing refuses nothing.
+        return True
+    return library.pst_status_name(status) in (b"unpinned", b"forked", b"invalid_argument")
+
+
+def make_up() -> None:
+    """Ends what could not be ended before. Where the program's queue is refused once more it may be gone: then the
+    default one is meant."""
+    for _ in range(len(_refused)):
+        try:
+            function, kept = _refused.popleft()
+        except IndexError:  # Another thread is at it.
+            return
+        if _end(function, kept):
+            continue
+        if function is library.pst_unpin and kept[3].value is not None:
+            kept[3].value = None
+            if _end(function, kept):
+                continue
+        _refused.append((function, kept))
+
+
 def at_end(owner: object, function: Any, *arguments: Any) -> weakref.finalize[Any, Any]:
-    """Calls a function of the library when `owner` is gone, or when the answer is called. What is given beyond its
-    arguments is only kept until then. In a child made by fork the library does nothing."""
-    count = len(function.argtypes)
+    """Calls a function of the library when `owner` is gone, or when the answer is called; once more with the next call
+    where that is refused. What is given beyond its arguments is only kept until then. In a child made by fork the library
+    does nothing."""
 
     def run(*kept: Any) -> None:
-        function(*kept[:count])
+        if not _end(function, kept):
+            _refused.append((function, kept))
 
     # When the interpreter ends, so does the process: until then somebody may still look at a view.
     end = weakref.finalize(owner, run, *arguments)
