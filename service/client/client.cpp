@@ -51,6 +51,7 @@ Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
 Client::~Client() {
   events_->stop();  // Its callback may be using everything else.
   agent_.reset();
+  leave_copies();
   leave_tables();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Client: one process's dealings with the service, over any number of connections. Any thread.
 //
-// Order of locks: opening_, booking_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
+// Order of locks: opening_, copying_, booking_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
 #pragma once
 
 #include <condition_variable>
@@ -98,6 +98,10 @@ class Client final : private ControlListener {
   Outcome<PlainGpu> plain_gpu(const GpuName& name);
   // Its copy of a table in host memory; one for all who ask, while any of them has it.
   Outcome<std::shared_ptr<TableCopy>> copy(OpenTable& table, const PlainGpu& gpu);
+  // Its user closes it. Its memory is given back at the first of run_closing that finds the work on it ended.
+  void close(std::shared_ptr<TableCopy> copy);
+  // The program has synchronised.
+  void forget_copies_work();
   Outcome<void> fill(TableCopy& copy, OpenTable& table, PageSpan span, Nanoseconds deadline);
 
   // By its id, or the first of a kind. Null: the first one.
@@ -142,6 +146,9 @@ class Client final : private ControlListener {
   void leave_tables();
   Outcome<std::unique_ptr<PageMapper>> make_mapper(const wire::Device& device, const TableShape& shape);
   std::uint64_t key_of(const Paging& paging);  // In the agent's epoll set.
+  // Holding no lock while memory is given back.
+  void end_copies();
+  void leave_copies();
   // Counts a copy before it is allocated: its number, 0 where the service counts none on that GPU.
   Outcome<std::uint64_t> book_copy(const std::string& gpu, std::uint64_t bytes);
   void unbook_copy(std::uint64_t number);
@@ -164,10 +171,13 @@ class Client final : private ControlListener {
   OpenTables closing_;  // Without users. They still answer revokes.
   std::atomic<bool> closing_waits_ = false;
   struct MadeCopy {
-    const OpenTable* of;
-    std::weak_ptr<TableCopy> copy;
+    const OpenTable* of = nullptr;  // Null: nobody uses it.
+    std::shared_ptr<TableCopy> copy;
+    std::uint32_t users = 1;
   };
+  std::mutex copying_;  // After opening_. Never held while a copy is made or ends.
   std::vector<MadeCopy> copies_;
+  std::atomic<bool> copies_wait_ = false;  // Some have no users.
 
   // What the service counts of the copies, or is asked to: by our number, until the memory is given back.
   std::mutex booking_;

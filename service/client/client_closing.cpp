@@ -10,10 +10,6 @@
 namespace penstock {
 namespace {
 
-// How long the end of a client waits for device work, and how often it looks.
-constexpr Nanoseconds patience_at_the_end = std::chrono::seconds(2);
-constexpr Nanoseconds device_work_interval = std::chrono::milliseconds(1);
-
 bool same_content(const TableRecipe& one, const TableRecipe& other) {
   return one.message.kind != TableKind::anonymous && one.device == other.device &&
          one.message.kind == other.message.kind && one.message.layout == other.message.layout &&
@@ -63,6 +59,7 @@ void Client::close(OpenTable& table) {
 
 void Client::run_closing() {
   end_parked();
+  end_copies();
   if (!closing_waits()) return;
   // Who holds it may be waiting for the service. There is another time.
   const std::unique_lock lock(opening_, std::try_to_lock);

@@ -2,11 +2,14 @@
 // Client: copies of tables on GPUs that can't share memory.
 #include <algorithm>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "service/client/client.hpp"
+#include "service/client/parked_mappers.hpp"
 
 namespace penstock {
 namespace {
@@ -38,10 +41,13 @@ Outcome<PlainGpu> Client::plain_gpu(const GpuName& name) {
 Outcome<std::shared_ptr<TableCopy>> Client::copy(OpenTable& table, const PlainGpu& gpu) {
   const std::lock_guard lock(opening_);
   const GpuDescription& wanted = gpu.gpu.driver->description();
-  std::erase_if(copies_, [](const MadeCopy& one) { return one.copy.expired(); });
-  for (const MadeCopy& made : copies_) {
-    const auto known = made.copy.lock();
-    if (made.of == &table && known && known->gpu().identity.id == wanted.identity.id) return known;
+  {
+    const std::lock_guard copying(copying_);
+    for (MadeCopy& made : copies_) {
+      if (made.of != &table || made.copy->gpu().identity.id != wanted.identity.id) continue;
+      ++made.users;
+      return made.copy;
+    }
   }
   const TableShape& shape = table.table->shape();
   const auto booked = book_copy(wanted.identity.id, shape.bytes);
@@ -54,8 +60,58 @@ Outcome<std::shared_ptr<TableCopy>> Client::copy(OpenTable& table, const PlainGp
   }
   (*made)->on_freed([this, number = *booked] { unbook_copy(number); });
   say_that_nothing_is_shared(wanted, *booked != 0);
+  const std::lock_guard copying(copying_);
   copies_.push_back({&table, *made});
   return made;
+}
+
+void Client::close(std::shared_ptr<TableCopy> copy) {
+  {
+    const std::lock_guard copying(copying_);
+    const auto found = std::ranges::find_if(copies_, [&](const MadeCopy& one) { return one.copy == copy; });
+    if (found != copies_.end() && --found->users == 0) {
+      found->of = nullptr;
+      copies_wait_.store(true, std::memory_order_relaxed);
+    }
+  }
+  copy.reset();
+  end_copies();
+}
+
+void Client::end_copies() {
+  if (!copies_wait_.load(std::memory_order_relaxed)) return;
+  std::vector<std::shared_ptr<TableCopy>> over;
+  {
+    const std::lock_guard copying(copying_);
+    bool waits = false;
+    std::erase_if(copies_, [&](MadeCopy& one) {
+      if (one.users > 0) return false;
+      if (one.copy->ending() != Ending::now) return waits = true, false;
+      over.push_back(std::move(one.copy));
+      return true;
+    });
+    copies_wait_.store(waits, std::memory_order_relaxed);
+  }
+}
+
+void Client::forget_copies_work() {
+  const std::lock_guard copying(copying_);
+  for (const MadeCopy& one : copies_) one.copy->forget_work();
+}
+
+void Client::leave_copies() {
+  const Nanoseconds deadline = monotonic_now() + patience_at_the_end;
+  for (MadeCopy& one : copies_) {
+    Ending ending = one.copy->ending();
+    while (ending == Ending::later && monotonic_now() < deadline) {
+      std::this_thread::sleep_for(device_work_interval);
+      ending = one.copy->ending();
+    }
+    if (ending == Ending::now) continue;
+    one.copy->on_freed({});  // The service counts nothing of a session that has ended.
+    park(std::move(one.copy));
+  }
+  copies_.clear();
 }
 
 Outcome<std::uint64_t> Client::book_copy(const std::string& gpu, std::uint64_t bytes) {

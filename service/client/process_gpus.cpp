@@ -80,7 +80,13 @@ Outcome<ProcessGpu> ProcessGpus::find(GpuVendor vendor, const std::string& id) {
                 fmt::format("pages of {} can't be mapped: {}", id, (*gpu)->description().why_no_vmm));
   // Pages come as descriptors, many at a time. Refused, the failure of a mapping says so.
   static_cast<void>(raise_open_files_limit());
-  return found_.emplace(id, ProcessGpu{*gpu, std::move(opened->streams)}).first->second;
+  return found_.emplace(id, ProcessGpu{*gpu, std::move(opened->streams), contexts_of(*gpu)}).first->second;
+}
+
+std::shared_ptr<ProgramContexts> ProcessGpus::contexts_of(const std::shared_ptr<GpuDriver>& gpu) {
+  auto& contexts = contexts_[gpu->description().identity.id];
+  if (!contexts) contexts = std::make_shared<ProgramContexts>(gpu);
+  return contexts;
 }
 
 Outcome<PlainGpu> ProcessGpus::find_plain(const GpuName& name) {
@@ -96,7 +102,7 @@ Outcome<PlainGpu> ProcessGpus::find_plain(const GpuName& name) {
     std::unique_ptr<DriverContext> context;
     refused = gpu->adopt_context(context);
     if (!refused.ok()) continue;
-    return PlainGpu{{gpu, std::move(opened->streams)}, std::move(context)};
+    return PlainGpu{{gpu, std::move(opened->streams), contexts_of(gpu)}, std::move(context)};
   }
   return tl::unexpected(seen ? no_context(told, refused) : not_seen(told));
 }

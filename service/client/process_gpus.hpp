@@ -42,7 +42,10 @@ class ProcessGpus {
   };
   Outcome<Opened> open(GpuVendor vendor, const std::string& id) const;
 
+  std::shared_ptr<ProgramContexts> contexts_of(const std::shared_ptr<GpuDriver>& gpu);
+
   std::map<std::string, ProcessGpu> found_;
+  std::map<std::string, std::shared_ptr<ProgramContexts>> contexts_;  // One for all that is on a GPU.
 };
 
 }  // namespace penstock

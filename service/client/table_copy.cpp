@@ -91,6 +91,7 @@ class TableCopy::Turn {
 Outcome<std::shared_ptr<TableCopy>> TableCopy::create(const PlainGpu& gpu, const Size& size) {
   DeviceAddress base{};
   const std::uint64_t bytes = std::max<std::uint64_t>(size.bytes, 1);
+  static_cast<void>(gpu.gpu.contexts->find());  // It is known from now on.
   const Borrowed borrowed(gpu);
   DriverCode code = borrowed.entered();
   if (code.ok()) code = gpu.context->allocate(bytes, base);
@@ -185,6 +186,22 @@ bool TableCopy::pinned(PageSpan span) const {
   const auto first = pins_.begin() + span.first;
   return std::all_of(first, first + span.count,
                      [](const auto& page) { return page.load(std::memory_order_relaxed) > 0; });
+}
+
+void TableCopy::note_work(void* stream) {
+  static_cast<void>(work_.note({0, 1}, StreamHandle{reinterpret_cast<std::uintptr_t>(stream)}));
+}
+
+Ending TableCopy::ending() {
+  if (gpu_.gpu.contexts->any_capture()) return Ending::unknown;
+  {
+    const Borrowed borrowed(gpu_);
+    bool capturing = false;
+    const bool asked =
+        borrowed.entered().ok() && gpu_.gpu.streams->is_capturing(StreamHandle{}, capturing).ok();
+    if (asked && capturing) return Ending::later;
+  }
+  return work_.ending();
 }
 
 Result<> TableCopy::copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) const {

@@ -24,6 +24,7 @@
 #include "dataplane/base/units.hpp"
 #include "service/client/page_mapper.hpp"
 #include "service/client/process_gpus.hpp"
+#include "service/client/program_work.hpp"
 
 namespace penstock {
 
@@ -46,7 +47,8 @@ class TableCopy {
   };
   // `exhausted`: the GPU has no room for the whole table.
   static Outcome<std::shared_ptr<TableCopy>> create(const PlainGpu& gpu, const Size& size);
-  // Waits for the work that is queued on the GPU, and gives the memory back; then says so.
+  // Gives the memory back, for which some drivers wait for all that is queued on the GPU; then says so. Holding no lock that
+  // others need.
   ~TableCopy();
   TableCopy(const TableCopy&) = delete;
   TableCopy& operator=(const TableCopy&) = delete;
@@ -67,6 +69,13 @@ class TableCopy {
   bool unpin(PageSpan span);
   bool pinned(PageSpan span) const;
 
+  // ---- the program's work ----
+  // Of an unpin. What can't be told is left to the driver, which waits for it itself.
+  void note_work(void* stream);
+  // Whether the memory may be given back: not while a capture lasts that was told of. Waits for nothing.
+  Ending ending();
+  void forget_work() { work_.forget(); }
+
   // Behind what is queued on `stream`, in the calling thread's own context. REQUIRES: the pages are ready.
   Result<> copy_out(std::uint64_t offset, std::uint64_t bytes, void* to, void* stream) const;
 
@@ -75,13 +84,19 @@ class TableCopy {
   class Turn;
 
   TableCopy(const PlainGpu& gpu, const Size& size, DeviceAddress base)
-      : gpu_(gpu), size_(size), base_(base), ready_(size.pages), pins_(size.pages) {}
+      : gpu_(gpu),
+        size_(size),
+        base_(base),
+        work_(gpu.gpu.streams, gpu.gpu.contexts, 1),
+        ready_(size.pages),
+        pins_(size.pages) {}
   Outcome<void> fill_run(PageSpan run, const PageSource& source) const;
   DriverCode copy(PageSpan run, const std::byte* from) const;
 
   const PlainGpu gpu_;
   const Size size_;
   const DeviceAddress base_;
+  ProgramWork work_;  // As one page.
   std::function<void()> freed_;
   std::vector<std::atomic<bool>> ready_;
   std::vector<std::atomic<std::uint32_t>> pins_;

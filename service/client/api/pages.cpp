@@ -71,6 +71,13 @@ pst_status not_copied(const pst_table* table, const Error& error) {
   return PST_DONE;
 }
 
+[[gnu::noinline]] pst_status unpin_copy(pst_table* handle, PageSpan span, void* stream) {
+  handle->copy->note_work(stream);
+  const bool unpinned = handle->copy->unpin(span);
+  handle->owner->client->run_closing();
+  return unpinned ? PST_DONE : not_pinned(handle);
+}
+
 bool is_pinned(const pst_table* table, PageSpan span) {
   return table->copy ? table->copy->pinned(span) : table->table->pinned(span);
 }
@@ -118,7 +125,7 @@ pst_status pst_unpin(pst_table* handle, uint64_t offset, uint64_t bytes, void* s
   if (!span) [[unlikely]]
     return outside(handle, offset, bytes);
   if (handle->copy) [[unlikely]]
-    return handle->copy->unpin(*span) ? PST_DONE : not_pinned(handle);
+    return unpin_copy(handle, *span, stream);
   if (table.cooperative() || stream != nullptr) [[unlikely]] {
     // Before the pins go: a page without a pin and without a note of its work may be unmapped.
     if (const auto noted = table.mapper().note_work(*span, stream); !noted)
@@ -283,6 +290,7 @@ pst_status pst_run_revokes(pst_client* client) {
 pst_status pst_idle(pst_client* client, int idle) {
   if (const pst_status status = check_handle(client); status != PST_DONE) return status;
   for (Paging* const paging : client->client->pagings()) paging->set_idle(idle != 0);
+  if (idle != 0) client->client->forget_copies_work();
   client->client->run_closing();
   return PST_DONE;
 }

@@ -81,6 +81,7 @@ pst_status open_table(pst_client* client, Outcome<TableRecipe> recipe, pst_table
   if (!open) return report(client, open.error());
   std::shared_ptr<TableCopy> copy;
   if (gpu) {
+    client->client->run_closing();  // Whole copies that are over make room.
     auto made = client->client->copy(**open, *gpu);
     if (!made) {
       client->client->close(**open);
@@ -189,7 +190,7 @@ void pst_table_close(pst_table* table) {
   if (check_handle(owner_of(table)) != PST_DONE) return;
   pst_client* const owner = table->owner;
   if (const auto handle = owner->tables.take(table)) {
-    handle->copy.reset();
+    if (handle->copy) owner->client->close(std::move(handle->copy));
     owner->client->close(*handle->open);
   }
 }

@@ -84,6 +84,57 @@ class TableCopies(unittest.TestCase):
                 self.assertEqual("done", three("copy", PAGE, 10 * PAGE))
                 self.assertEqual("same", three("landed"))
 
+    def test_closing_waits_for_no_device_work(self) -> None:
+        for vendor, more in UNSHARED:
+            with self.subTest(vendor):
+                service = self.serve(vendor, more)
+                program = self.open(service)
+                counted, used = service.copies(), program("used")
+                self.assertEqual("done", program("pin", 0, PAGES * PAGE))
+                self.assertEqual("0", program("hold", PAGE, 6 * PAGE))
+                self.assertEqual("done", program("unpin", 0, PAGES * PAGE))
+                self.assertEqual("done", program("close"), "the kernel waits for what comes after this")
+                self.assertEqual((counted, used), (service.copies(), program("used")))
+                self.assertEqual("done", program("revokes"))
+                self.assertEqual((counted, used), (service.copies(), program("used")))
+                self.assertEqual("0", program("let-go"), "it reads the copy at its end")
+                self.assertTrue(daemon.wait_until(lambda: program("revokes") == "done" and service.copies() == 0))
+                self.assertLess(int(program("used")), int(used))
+
+    def test_no_copy_is_freed_during_a_capture(self) -> None:
+        for vendor, more in UNSHARED:
+            with self.subTest(vendor):
+                service = self.serve(vendor, more)
+                program = self.open(service)
+                counted = service.copies()
+                self.assertEqual("done", program("pin", 0, PAGES * PAGE))
+                self.assertEqual("0", program("capture"))
+                self.assertEqual("done", program("unpin", 0, PAGES * PAGE))
+                free = "cuMemFree" if vendor == "cuda" else "hipFree"
+                frees = program("calls", free)
+                self.assertEqual("done", program("close"))
+                self.assertEqual(("done", frees), (program("revokes"), program("calls", free)))
+                self.assertEqual(counted, service.copies())
+                self.assertEqual("0", program("captured"), "nothing has spoilt it")
+                self.assertEqual("done", program("idle"))
+                self.assertTrue(daemon.wait_until(lambda: service.copies() == 0))
+
+    def test_the_end_of_a_client_does_not_wait_for_ever(self) -> None:
+        for vendor, more in UNSHARED:
+            with self.subTest(vendor):
+                service = self.serve(vendor, more)
+                program = self.open(service)
+                used = int(program("used"))
+                self.assertEqual("done", program("pin", 0, PAGES * PAGE))
+                self.assertEqual("0", program("hold", PAGE, 6 * PAGE))
+                self.assertEqual("done", program("unpin", 0, PAGES * PAGE))
+                self.assertEqual("done", program("disconnect"), "the kernel waits for what comes after this")
+                self.assertGreaterEqual(int(program("used")), used)
+                self.assertEqual("0", program("let-go"))
+                self.assertEqual("done", program("connect"))
+                self.assertEqual("done", program("revokes"))
+                self.assertLess(int(program("used")), used)
+
     def test_a_killed_client_gives_everything_back(self) -> None:
         for vendor, more in UNSHARED:
             with self.subTest(vendor):

@@ -11,6 +11,7 @@
 
 #include "dataplane/device/cuda/cuda_abi.h"
 #include "service/client/table_copy.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
 
 namespace penstock {
@@ -177,6 +178,43 @@ TEST_F(Copies, SpoilNoCapture) {
   void* graph = nullptr;
   EXPECT_EQ(end(native, &graph), cuda_success);
   EXPECT_EQ(seen(*copy), content_);
+  EXPECT_TRUE(context->destroy_stream(stream).ok());
+}
+
+TEST_F(Copies, AreNotOverWhileWorkRunsThatAnUnpinToldOfOrACaptureLasts) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto begin =
+      reinterpret_cast<CudaResult (*)(void*, int)>(::dlsym(library, "cuStreamBeginCapture_v2"));
+  const auto end = reinterpret_cast<CudaResult (*)(void*, void**)>(::dlsym(library, "cuStreamEndCapture"));
+  ProcessGpus gpus;
+  const auto context = use(0);
+  StreamHandle stream{};
+  ASSERT_TRUE(context->make_stream(stream).ok());
+  void* const native = reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream));
+  const auto copy = *TableCopy::create(*gpus.find_plain({GpuVendor::cuda, ""}), size);
+  EXPECT_EQ(copy->ending(), Ending::now);
+  void* host = nullptr;
+  ASSERT_TRUE(context->allocate_host(size.bytes, host).ok());
+  ASSERT_TRUE(context
+                  ->copy_out(host, DeviceAddress{reinterpret_cast<std::uintptr_t>(copy->address())},
+                             size.bytes, stream)
+                  .ok());
+  copy->note_work(native);
+  std::thread([&] {
+    EXPECT_NE(copy->ending(), Ending::unknown);
+    EXPECT_TRUE(eventually([&] { return copy->ending() == Ending::now; }));
+  }).join();
+  ASSERT_EQ(begin(native, 0), cuda_success);
+  copy->note_work(native);
+  EXPECT_EQ(copy->ending(), Ending::unknown);
+  // Whoever has another copy there knows as much.
+  const auto second = *TableCopy::create(*gpus.find_plain({GpuVendor::cuda, ""}), size);
+  EXPECT_EQ(second->ending(), Ending::unknown);
+  void* graph = nullptr;
+  EXPECT_EQ(end(native, &graph), cuda_success);
+  copy->forget_work();
+  EXPECT_EQ(copy->ending(), Ending::now);
+  ASSERT_TRUE(context->free_host(host).ok());
   EXPECT_TRUE(context->destroy_stream(stream).ok());
 }
 
