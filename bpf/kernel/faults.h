@@ -2,7 +2,16 @@
 /* Major faults on tracked files: begun where the file's page is looked for, ended by the processor's software event. */
 #pragma once
 
-static __always_inline int fault_begins(struct address_space* space) {
+/* A fault that has to wait lets go of its locks, ends without being one, and is begun anew when the page has come. Then it
+ * is for the same page, and no fault of the task has ended since. One that failed is in no count either: who tries that
+ * page again as its very next fault goes on with the time of the first try. */
+static __always_inline bool is_tried_again(const struct task_state* state, __u32 slot, __u64 page,
+                                           __u64 faults_ended) {
+  return state->fault_began_ns != 0 && state->fault_slot == slot && state->fault_page == page &&
+         state->faults_ended == faults_ended;
+}
+
+static __always_inline int fault_begins(struct address_space* space, __u64 page) {
   const __u64 mapping = (__u64)space;
   const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
   struct task_struct* const task = bpf_get_current_task_btf();
@@ -18,18 +27,24 @@ static __always_inline int fault_begins(struct address_space* space) {
     if (counters) COUNT(counters->tasks_lost, 1);
     return 0;
   }
+  const __u64 faults_ended = task->min_flt + task->maj_flt;
+  if (is_tried_again(state, key->slot, page, faults_ended)) return 0;
   state->fault_slot = key->slot;
+  state->fault_page = page;
+  state->faults_ended = faults_ended;
   state->fault_began_ns = bpf_ktime_get_ns();
   return 0;
 }
 
 SEC("?tp_btf/mm_filemap_fault")
-int BPF_PROG(fault_begin, struct address_space* space) { return fault_begins(space); }
+int BPF_PROG(fault_begin, struct address_space* space, unsigned long page) {
+  return fault_begins(space, page);
+}
 
 /* For kernels before 6.12, where they allow programs at the entry of functions. */
 SEC("?fentry/filemap_fault")
 int BPF_PROG(fault_begin_by_function, struct vm_fault* fault) {
-  return fault_begins(fault->vma->vm_file->f_mapping);
+  return fault_begins(fault->vma->vm_file->f_mapping, fault->pgoff);
 }
 
 SEC("?perf_event")

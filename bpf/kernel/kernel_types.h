@@ -25,7 +25,12 @@ enum {
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1 << 10 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
-enum { TASK_RECLAIMS = 0x800, TASK_IS_KSWAPD = 0x20000, TASK_IS_KERNEL_THREAD = 0x200000 };
+enum {
+  TASK_IS_IO_WORKER = 0x10,
+  TASK_RECLAIMS = 0x800,
+  TASK_IS_KSWAPD = 0x20000,
+  TASK_IS_KERNEL_THREAD = 0x200000
+};
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
@@ -58,6 +63,7 @@ struct inode {
 
 struct address_space {
   struct inode* host;
+  struct rw_semaphore invalidate_lock;
   unsigned long nrpages;
 } KERNEL_TYPE;
 
@@ -94,6 +100,7 @@ struct vm_area_struct {
 
 struct vm_fault {
   struct vm_area_struct* vma;
+  unsigned long pgoff;
 } KERNEL_TYPE;
 
 struct kernfs_node {
@@ -121,6 +128,7 @@ struct task_struct {
   unsigned int flags;
   int tgid;
   char comm[16];
+  unsigned long min_flt, maj_flt;
   struct css_set* cgroups;
 } KERNEL_TYPE;
 

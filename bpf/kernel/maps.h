@@ -74,6 +74,8 @@ struct task_state {
   __u32 fault_slot;
   __u64 reclaim_began_ns[PST_RECLAIMS];
   __u64 fault_began_ns; /* 0: in no fault of a tracked file. */
+  __u64 fault_page;
+  __u64 faults_ended; /* Of the task, when this one began. */
 };
 
 struct {
