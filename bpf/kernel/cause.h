@@ -30,6 +30,7 @@ enum {
   CALL_PWRITEV = 70,
 };
 #endif
+enum { ADVICE_REMOVE = 9 };
 /* The same on all architectures. */
 enum { CALL_IO_URING_ENTER = 426, CALL_PROCESS_MADVISE = 440 };
 
@@ -73,6 +74,26 @@ static __always_inline bool holds_lock_of_file_system(struct task_struct* task, 
          (system->s_umount.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task;
 }
 
+enum { LOCK_OWNER_IS_READER = 1, BTRFS_MAGIC = 0x9123683E };
+
+/* Who takes pages out of the midst of a file for good keeps faults from bringing them back. That lock is the file
+ * system's own on btrfs, where direct writes below the file's end share the file's. */
+static __always_inline bool punches_hole(struct task_struct* task, struct address_space* space) {
+  struct inode* const inode = space->host;
+  if (!locks_tell_owners(inode)) return false;
+  if (inode->i_sb->s_magic == BTRFS_MAGIC)
+    return holds_lock_of_file(task, inode) && !(inode->i_rwsem.owner.counter & LOCK_OWNER_IS_READER);
+  return bpf_core_field_exists(space->invalidate_lock.owner) && space->invalidate_lock.count.counter != 0 &&
+         (space->invalidate_lock.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task &&
+         !(space->invalidate_lock.owner.counter & LOCK_OWNER_IS_READER);
+}
+
+/* The rings tell no number of a system call, and do most such work on threads of their own. */
+static __always_inline enum pst_cause cause_of_ring(struct task_struct* task, struct address_space* space) {
+  if (punches_hole(task, space)) return PST_CAUSE_TRUNCATE;
+  return holds_lock_of_file(task, space->host) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
+}
+
 static __always_inline bool is_locked(struct inode* inode) {
   return locks_tell_owners(inode) && inode->i_rwsem.count.counter != 0;
 }
@@ -96,14 +117,16 @@ static __always_inline enum pst_cause cause_within_reclaim(__u32 reclaims) {
   return PST_CAUSE_OTHER_RECLAIM;
 }
 
-static __always_inline enum pst_cause cause_of_system_call(struct task_struct* task, struct inode* inode) {
+static __always_inline enum pst_cause cause_of_system_call(struct task_struct* task,
+                                                           struct address_space* space) {
+  struct inode* const inode = space->host;
   switch (system_call_of(task)) {
     case CALL_MADVISE:
+      return (int)third_argument_of(task) == ADVICE_REMOVE ? PST_CAUSE_TRUNCATE : PST_CAUSE_OTHER_RECLAIM;
     case CALL_PROCESS_MADVISE: return PST_CAUSE_OTHER_RECLAIM;
     case CALL_FADVISE: return PST_CAUSE_FADVISE;
     case CALL_FALLOCATE: return PST_CAUSE_TRUNCATE;
-    case CALL_IO_URING_ENTER:
-      return holds_lock_of_file(task, inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
+    case CALL_IO_URING_ENTER: return cause_of_ring(task, space);
     case CALL_WRITE:
     case CALL_PWRITE: return cause_of_write(task, inode, true);
     case CALL_WRITEV:
@@ -114,7 +137,7 @@ static __always_inline enum pst_cause cause_of_system_call(struct task_struct* t
   }
 }
 
-static __always_inline enum pst_cause cause_of_removal(struct task_struct* task, struct inode* inode,
+static __always_inline enum pst_cause cause_of_removal(struct task_struct* task, struct address_space* space,
                                                        __u64 page) {
   const __u32 flags = task->flags;
   if (flags & TASK_IS_KSWAPD) return PST_CAUSE_KSWAPD;
@@ -127,9 +150,10 @@ static __always_inline enum pst_cause cause_of_removal(struct task_struct* task,
       task->comm[2] == 'a' && task->comm[3] == 'm')
     return PST_CAUSE_OTHER_RECLAIM;
   /* Truncation moves the end of the file first and takes the pages beyond it then, whoever asked for it. */
-  if (page << (page_shift & 31) >= (__u64)inode->i_size) return PST_CAUSE_TRUNCATE;
+  if (page << (page_shift & 31) >= (__u64)space->host->i_size) return PST_CAUSE_TRUNCATE;
   if (flags & TASK_IS_KERNEL_THREAD) return PST_CAUSE_OTHER;
-  return cause_of_system_call(task, inode);
+  if (flags & TASK_IS_IO_WORKER) return cause_of_ring(task, space);
+  return cause_of_system_call(task, space);
 }
 
 static __always_inline bool is_reclaim(enum pst_cause cause) { return cause <= PST_CAUSE_OTHER_RECLAIM; }

@@ -103,7 +103,7 @@ int BPF_PROG(page_cache_delete, struct folio* folio) {
   const __u64 pages = pages_of(folio);
   const __u64 page = folio->index;
   struct task_struct* const task = bpf_get_current_task_btf();
-  const enum pst_cause cause = cause_of_removal(task, space->host, page);
+  const enum pst_cause cause = cause_of_removal(task, space, page);
   COUNT(file->removed[cause], pages);
   struct pst_extent* const extent = extent_at(key, page);
   if (extent) COUNT(extent->removed, pages);

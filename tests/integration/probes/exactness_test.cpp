@@ -14,6 +14,7 @@
 #include "tests/integration/headroom/limited_cgroup.hpp"
 #include "tests/integration/probes/direct_reader.hpp"
 #include "tests/integration/probes/probed_file.hpp"
+#include "tests/integration/probes/ring.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/random_file.hpp"
 
@@ -48,6 +49,14 @@ void touch_every_eighth_page(int fd) {
   const volatile char* const bytes = static_cast<const char*>(memory);
   for (std::uint64_t at = 0; at < file_bytes; at += 8 * test::probed_page_bytes) (void)bytes[at];
   ::munmap(memory, file_bytes);
+}
+
+void remove_through_mapping(int fd, std::uint64_t offset, std::uint64_t length) {
+  void* const memory =
+      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  ASSERT_NE(memory, MAP_FAILED);
+  EXPECT_EQ(::madvise(memory, length, MADV_REMOVE), 0);
+  ::munmap(memory, length);
 }
 
 void forget(int fd, std::uint64_t offset = 0, std::uint64_t length = 0) {
@@ -143,6 +152,25 @@ TEST_P(Exactness, CuttingTheFileIsToldApart) {
                           static_cast<off_t>(eighth), static_cast<off_t>(2 * eighth)),
               0);
     expect_agreement("punching a hole", RemovalCause::truncate);
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    remove_through_mapping(writable.get(), 3 * eighth, eighth);
+    expect_agreement("madvise that removes", RemovalCause::truncate);
+  }
+}
+
+TEST_P(Exactness, WhatIsCutThroughARingIsToldFromWhatIsForgottenThere) {
+  test::Ring ring;
+  if (!ring) GTEST_SKIP() << "requires io_uring";
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    test::write_durably(origin_, content());
+    const UniqueFd writable(::open(origin_.c_str(), O_RDWR | O_CLOEXEC));
+    expect_agreement("writing", RemovalCause::truncate, test::Removes::what_it_can);
+    test::bring_into_page_cache(path_);
+    ASSERT_TRUE(ring.punch_hole(writable.get(), eighth, eighth));
+    expect_agreement("punching a hole through a ring", RemovalCause::truncate);
+    ASSERT_TRUE(ring.forget(file_->fd(), 0, file_bytes));
+    expect_agreement("fadvise through a ring", RemovalCause::fadvise);
   }
 }
 
