@@ -93,8 +93,12 @@ SwappedParts part_swapped(std::uint64_t swapped, const std::optional<SwapSpace>&
                           std::optional<std::uint64_t> zswapped) {
   if (swapped == 0) return {.compressed = 0, .on_disk = 0};
   if (!space) return {};
-  if (space->zram_bytes > 0 && space->disk_bytes == 0) return {.compressed = swapped, .on_disk = 0};
-  if (space->zram_bytes > 0 || space->disk_bytes == 0 || !zswapped) return {};
+  // A kind that is there and holds nothing parts nothing. Just after the first page nothing may be told of either.
+  const bool any_used = space->zram_used_bytes + space->disk_used_bytes > 0;
+  const bool on_zram = (any_used ? space->zram_used_bytes : space->zram_bytes) > 0;
+  const bool on_disk = (any_used ? space->disk_used_bytes : space->disk_bytes) > 0;
+  if (on_zram && !on_disk) return {.compressed = swapped, .on_disk = 0};
+  if (on_zram || !on_disk || !zswapped) return {};
   const std::uint64_t held = std::min(swapped, *zswapped);
   return {.compressed = held, .on_disk = swapped - held};
 }

@@ -39,8 +39,8 @@ struct SwappedParts {
   std::optional<std::uint64_t> on_disk;
 };
 
-// Pure: where `swapped` bytes are, if zswap holds `zswapped` of them. Known while nothing is swapped, and where there is
-// one kind of device: nobody says how much of a process or of a cgroup is on which.
+// Pure: where `swapped` bytes are, if zswap holds `zswapped` of them. Known while nothing is swapped, and where one kind
+// of device is in use: nobody says how much of a process or of a cgroup is on which.
 SwappedParts part_swapped(std::uint64_t swapped, const std::optional<SwapSpace>& space,
                           std::optional<std::uint64_t> zswapped);
 

@@ -71,6 +71,12 @@ constexpr std::string_view zram_alone =
     "Filename Type Size Used Priority\n/dev/zram0 partition 1000 16 100\n";
 constexpr std::string_view both_kinds =
     "Filename Type Size Used Priority\n/dev/sda2 partition 1000 16 -2\n/dev/zram0 partition 1000 16 100\n";
+constexpr std::string_view zram_unused =
+    "Filename Type Size Used Priority\n/dev/sda2 partition 1000 16 -2\n/dev/zram0 partition 1000 0 100\n";
+constexpr std::string_view disk_unused =
+    "Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2\n/dev/zram0 partition 1000 16 100\n";
+constexpr std::string_view none_used_yet =
+    "Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2\n/dev/zram0 partition 1000 0 100\n";
 constexpr std::string_view no_swap = "Filename Type Size Used Priority\n";
 
 using Parts = std::pair<std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
@@ -91,6 +97,10 @@ TEST(CgroupUse, WhatIsSwappedLiesOnZramOrOnADiskWhereThereIsOneKind) {
   // Not in step: the files are read one after the other.
   EXPECT_EQ(v2(disk_alone, "anon 1\nzswapped 5000\n", "4096"), Parts(4096, 0));
   EXPECT_EQ(v2(both_kinds, "anon 1\nzswapped 0\n", "4096"), Parts());
+  // A kind that is there and holds nothing.
+  EXPECT_EQ(v2(zram_unused, "anon 1\nzswapped 1000\n", "4096"), Parts(1000, 3096));
+  EXPECT_EQ(v2(disk_unused, "anon 1\nzswapped 0\n", "4096"), Parts(4096, 0));
+  EXPECT_EQ(v2(none_used_yet, "anon 1\nzswapped 0\n", "4096"), Parts());
   EXPECT_EQ(v2(no_swap, "anon 1\nzswapped 0\n", "4096"), Parts());
   EXPECT_EQ(v2(no_swap, "anon 1\n", "0"), Parts(0, 0));
   EXPECT_EQ(parts_of(LiteralTree({{"memory.stat", "anon 1\n"}}), CgroupVersion::v2), Parts());
