@@ -109,10 +109,12 @@ std::uint64_t CgroupFiles::id() const {
   return directory() >= 0 && ::fstat(directory(), &status) == 0 ? status.st_ino : 0;
 }
 
-// A namespace's root is called "/" as well, but of all cgroups the hierarchy's root alone has no such file.
+// A namespace's root is called "/" as well, but of all cgroups the hierarchy's root alone has no such file, and of v1's
+// it alone has the other one.
 bool CgroupFiles::is_machine() const {
-  return version_ == CgroupVersion::v2 && levels_.size() == 1 &&
-         ::faccessat(directory(), "cgroup.events", F_OK, 0) != 0;
+  if (levels_.size() != 1) return false;
+  const auto has = [this](const char* name) { return ::faccessat(directory(), name, F_OK, 0) == 0; };
+  return version_ == CgroupVersion::v2 ? !has("cgroup.events") : has("release_agent");
 }
 
 void CgroupFiles::open_levels(int root, Warnings& warnings) {

@@ -76,7 +76,7 @@ void CgroupReader::read(KernelStats& stats) {
     place.readable = figures.pressure && figures.pressure->some;
   }
   for (const Missing& one : missing_) stats.pressure[static_cast<std::size_t>(one.scope)].looked_for = true;
-  if (memory_.directory() < 0) return;
+  if (memory_.directory() < 0 || memory_.is_machine()) return;
   stats.cgroup = read_figures(memory_, use_, unheard_);
 }
 
@@ -95,7 +95,7 @@ std::optional<ClientCgroupFigures> CgroupReader::read_client(const ProcessRef& p
   Result<CgroupFiles> files = CgroupFiles::open(root_.get(), process, unseen);
   if (!files || files->path() == memory_.path()) return std::nullopt;
   for (std::string& text : unseen.take()) warnings.add(std::move(text));
-  if (files->directory() < 0) return std::nullopt;
+  if (files->directory() < 0 || files->is_machine()) return std::nullopt;
   CgroupUseFiles use(files->version(), root_.get());
   ClientCgroupFigures figures;
   figures.cgroup_id = files->id();

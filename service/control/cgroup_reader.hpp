@@ -30,7 +30,8 @@ class CgroupReader {
   void read(KernelStats& stats);
   // Those that can be watched. They use this reader's descriptors: it must outlive them.
   std::vector<std::pair<PressureScope, PressureEdge>> edges();
-  std::uint64_t cgroup_id() const { return memory_.id(); }
+  // 0 where the process is in no cgroup but the hierarchy's root, which is the machine.
+  std::uint64_t cgroup_id() const { return memory_.is_machine() ? 0 : memory_.id(); }
   // A client's; nothing when it has ended or shares the service's, or its cgroup can't be seen, which `warnings` tells.
   std::optional<ClientCgroupFigures> read_client(const ProcessRef& process, Warnings& warnings);
 

@@ -148,6 +148,29 @@ TEST_F(CgroupReaderTest, HitsAreThoseOfTheLimitThatIsShownAndKillsTheCgroupsOwn)
   }
 }
 
+TEST_F(CgroupReaderTest, TheRootOfV1IsTheMachineAndNobodysCgroup) {
+  tree_.write("proc/self/mountinfo", hybrid_mounts);
+  tree_.write("proc/self/cgroup", "4:memory:/\n");
+  tree_.write("proc/77/cgroup", "4:memory:/client\n");
+  tree_.write("proc/78/cgroup", "4:memory:/\n");
+  for (const std::string name : {"", "client/"}) {
+    tree_.write("sys/fs/cgroup/memory/" + name + "memory.limit_in_bytes", "9223372036854771712\n");
+    tree_.write("sys/fs/cgroup/memory/" + name + "memory.failcnt", "7\n");
+    tree_.write("sys/fs/cgroup/memory/" + name + "memory.stat", "total_rss 4096\n");
+  }
+  // As the root of a container's, which is mounted there.
+  EXPECT_TRUE(read(*std::make_unique<CgroupReader>(tree_.path())).cgroup);
+  tree_.write("sys/fs/cgroup/memory/release_agent", "\n");
+  CgroupReader reader(tree_.path());
+  EXPECT_FALSE(read(reader).cgroup);
+  EXPECT_EQ(reader.cgroup_id(), 0u);
+  EXPECT_TRUE(reader.read_client({77, alive_.get()}, warnings_));
+  tree_.write("proc/self/cgroup", "4:memory:/client\n");
+  CgroupReader moved(tree_.path());
+  EXPECT_TRUE(read(moved).cgroup);
+  EXPECT_FALSE(moved.read_client({78, alive_.get()}, warnings_));
+}
+
 // A cgroup namespace calls its own root "/" too.
 TEST_F(CgroupReaderTest, TheRootOfANamespaceHasAPressureOfItsOwn) {
   tree_.write("sys/fs/cgroup/cgroup.events", "populated 1\nfrozen 0\n");
