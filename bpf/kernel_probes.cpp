@@ -102,7 +102,7 @@ KernelProbes::KernelProbes(const KernelFacts& facts, const ProbeOptions& options
       times_faults_(options.programs.time_faults),
       programs_(std::move(programs)),
       reports_(std::move(reports)),
-      extent_table_(PST_EXTENTS_MAX),
+      extent_table_(PST_EXTENTS_MAX, PST_FILES_MAX),
       files_(PST_FILES_MAX),
       free_slots_(PST_FILES_MAX) {
   std::iota(free_slots_.begin(), free_slots_.end(), 0u);
@@ -214,7 +214,8 @@ Result<Tracking> KernelProbes::track(int fd, std::shared_ptr<const void> owner) 
   const std::uint32_t slot = free_slots_.front();
   const ResidencyQuery query = ResidencyQuery::choose(fd, facts_);
   auto file = std::make_unique<TrackedFile>(OwnedFd{fd, std::move(owner)}, query, status->bytes);
-  const bool traced = seen && attach_counters(slot, *file, *seen, std::move(mapping), why);
+  const bool traced = seen.has_value();
+  if (traced) attach_counters(slot, *file, *seen, std::move(mapping));
   if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
   free_slots_.erase(free_slots_.begin());
   files_[slot] = std::move(file);
@@ -222,13 +223,10 @@ Result<Tracking> KernelProbes::track(int fd, std::shared_ptr<const void> owner) 
   return Tracking{TrackedFileId{slot}, level_, identity(*seen), {}};
 }
 
-bool KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen,
-                                   Mapping mapping, std::string& why) {
+void KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen,
+                                   Mapping mapping) {
   const std::optional<ExtentRun> run = extent_table_.take((file.bytes() + page_bytes() - 1) / page_bytes());
-  if (!run) {
-    why = "there are no more extents to count in";
-    return false;
-  }
+  CHECK(run);  // Each file that has a slot finds a place.
   file.count_at({programs_->files(), programs_->extents()}, slot, *run, seen, std::move(mapping));
   const pst_file_key key{
       .slot = slot, .first_extent = run->first, .extents = run->count, .extent_shift = run->shift};
@@ -236,7 +234,6 @@ bool KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const 
   CHECK(added);  // There are as many places as slots.
   slot_of_key_[seen.key] = slot;
   count_from_here(file);
-  return true;
 }
 
 // The kernel's own number is read while events may come; a file that does not come to rest is set right by reconcile().

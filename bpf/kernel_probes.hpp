@@ -57,8 +57,7 @@ class KernelProbes final : public ProbeSet {
   void warn_of_losses();
   // Nothing when the file can't be traced, with the reason in `why`.
   std::optional<pst_resolved> find(int fd, Mapping& mapping, std::string& why);
-  bool attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen, Mapping mapping,
-                       std::string& why);
+  void attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen, Mapping mapping);
   void count_from_here(TrackedFile& file);
   std::optional<std::uint64_t> kernel_pages(const TrackedFile& file);
   const TrackedFile& at(TrackedFileId file) const;

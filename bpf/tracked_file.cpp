@@ -72,7 +72,7 @@ FileCounters read_counters(const pst_file& file) {
 TrackedFile::TrackedFile(OwnedFd file, ResidencyQuery query, std::uint64_t bytes)
     : file_(std::move(file)), query_(query), bytes_(bytes) {
   // The same extents as with counters, so that an asker need not know the difference.
-  run_ = *ExtentTable(ExtentTable::run_max).take((bytes + page_bytes() - 1) / page_bytes());
+  run_ = ExtentTable::shape((bytes + page_bytes() - 1) / page_bytes());
 }
 
 void TrackedFile::count_at(const SharedCounters& shared, std::uint32_t slot, const ExtentRun& run,
