@@ -62,10 +62,16 @@ void part_swapped(ProcessMemory& memory, const std::optional<SwapSpace>& space,
 }
 
 Result<ProcessMemory> read_process_memory(int root, const ProcessRef& process) {
-  Result<std::string> text = read_text(root, fmt::format("proc/{}/smaps_rollup", process.pid).c_str());
+  const auto read_of = [&](const char* file) {
+    return read_text(root, fmt::format("proc/{}/{}", process.pid, file).c_str());
+  };
+  // Tells what a walk would cost, without one.
+  const Result<std::string> status = read_of("status");
+  const bool walk = !status || bytes_of(*status, "VmRSS").value_or(0) <= walked_bytes_max;
+  Result<std::string> text = walk ? read_of("smaps_rollup") : Error{Errc::exhausted, 0, "walk page tables"};
   // Another user's is refused without a privilege; a process without memory any more has an empty one.
   const bool rolled_up = text && !text->empty();
-  if (!rolled_up) text = TRY(read_text(root, fmt::format("proc/{}/status", process.pid).c_str()));
+  if (!rolled_up) text = TRY(status);
   // Had it ended before the reading, the number might be another's by now.
   pollfd ended{.fd = process.pidfd, .events = POLLIN, .revents = 0};
   if (::poll(&ended, 1, 0) != 0) return Error{Errc::not_found, ESRCH, "read a process's memory"};

@@ -87,6 +87,19 @@ TEST(ProcessMemory, TheStatusFileStandsInForARollupThatIsRefused) {
   EXPECT_EQ(read_process_memory(tree.root().get(), {8, pidfd.get()}).error().code, Errc::not_found);
 }
 
+TEST(ProcessMemory, ThePageTablesOfAHugeProcessAreNotWalked) {
+  const UniqueFd pidfd = own_pidfd();
+  const LiteralTree tree({{"proc/7/smaps_rollup", rollup}});
+  for (const auto& [resident, walked] :
+       {std::pair(walked_bytes_max, true), std::pair(walked_bytes_max + 1024, false)}) {
+    tree.write("proc/7/status", fmt::format("VmRSS: {} kB\nRssAnon: 152 kB\n", resident / 1024));
+    const Result<ProcessMemory> memory = read_process_memory(tree.root().get(), {7, pidfd.get()});
+    ASSERT_TRUE(memory);
+    EXPECT_EQ(memory->page_cache.has_value(), walked);
+    EXPECT_EQ(memory->anonymous == 152u * 1024, !walked);
+  }
+}
+
 TEST(ProcessMemory, TheNumberOfAProcessThatEndedIsNotBelieved) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
