@@ -66,12 +66,14 @@ class CgroupFiles {
   }  // The process's cgroup, as the kernel names it; "" if none.
   // The process's own cgroup, the deepest that is visible; -1 when none is. Belongs to this object.
   int directory() const { return levels_.empty() ? -1 : levels_.back().directory.get(); }
-  // Whether that is the root of the unified hierarchy itself, not of a namespace or a container: its files, pressure
-  // among them, are the machine's.
+  // Whether that is the root of its hierarchy itself, not of a namespace or a container: its files, pressure and hits of
+  // limits among them, are the machine's.
   bool is_machine() const;
   // Of that whose limit left the least room at the last read(); -1 when no limit was found. Belongs to this object.
   int tightest_directory() const { return tightest_ ? levels_[*tightest_].directory.get() : -1; }
-  // The kernel's number of it: CgroupSample::id. 0 when there is none.
+  // Its place from the mount down.
+  std::optional<std::size_t> tightest_level() const { return tightest_; }
+  // The kernel's number of the process's own: CgroupSample::id. 0 when there is none.
   std::uint64_t id() const;
   // The text of /proc/self/cgroup that this was made from: another one means that the process was moved.
   const std::string& membership() const { return membership_; }

@@ -64,6 +64,14 @@ std::uint64_t CgroupHeadroom::limit_bytes() {
                    cgroup.high.value_or(reading_.machine_bytes)});
 }
 
+std::uint64_t CgroupHeadroom::limit_source() {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  const std::optional<std::uint64_t>& cgroup = reading_.cgroup.headroom;
+  if (!cgroup || *cgroup > reading_.available_bytes) return 0;
+  return moves_ << 32 | (files_.tightest_level().value_or(0) + 1);
+}
+
 void CgroupHeadroom::account(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   taken_since_ += bytes;
@@ -88,12 +96,17 @@ std::vector<std::string> CgroupHeadroom::warnings() {
 void CgroupHeadroom::refresh() {
   const Nanoseconds now = clock_();
   bool moved = false;
-  if (now - membership_at_ >= membership_age_max) {
+  if (now - membership_at_ >= (suspected_.empty() ? membership_age_max : reading_age_max)) {
     membership_at_ = now;
-    // A launcher may put the process into its cgroup after it has started.
+    // A launcher may put the process into its cgroup after it has started. While it does, a look may find it on the way:
+    // two in a row must say the same.
     const Result<std::string_view> membership = membership_.read(root_.get());
-    moved = membership && *membership != files_.membership();
+    const std::string_view other =
+        membership && *membership != files_.membership() ? *membership : std::string_view();
+    moved = !other.empty() && other == suspected_;
+    suspected_ = moved ? std::string_view() : other;
     if (moved) files_ = CgroupFiles::open(root_.get(), warnings_);
+    moves_ += moved;
   }
   if (!moved && !outdated_ && now - read_at_ < reading_age_max) return;
   outdated_ = false;

@@ -46,6 +46,7 @@ class CgroupHeadroom final : public HeadroomSource {
   std::uint64_t headroom_bytes() override;
   // The least of memory.max, memory.high and MemTotal.
   std::uint64_t limit_bytes() override;
+  std::uint64_t limit_source() override;
   void account(std::int64_t bytes) override;
   void read_anew() override;
 
@@ -69,6 +70,8 @@ class CgroupHeadroom final : public HeadroomSource {
   HeadroomReport reading_;
   Nanoseconds read_at_;
   Nanoseconds membership_at_;
+  std::string suspected_;  // Another membership, which the last look found; "" if none.
+  std::uint64_t moves_ = 0;
   bool outdated_ = false;         // By read_anew().
   std::int64_t taken_since_ = 0;  // Bytes accounted after the reading.
 };

@@ -14,6 +14,8 @@ class HeadroomSource {
   virtual std::uint64_t headroom_bytes() = 0;
   // The tightest limit over all ancestors, or the machine's memory when there is none. Bytes.
   virtual std::uint64_t limit_bytes() = 0;
+  // Which limit leaves the least: another number when it is another cgroup's, or the machine's memory. Any thread.
+  virtual std::uint64_t limit_source() { return 0; }
   // What the caller took (positive) or gave back (negative) since it asked. A source that answers from a reading a
   // few milliseconds old corrects it by this, so that a burst of frames cannot run past the limit. Any thread.
   virtual void account(std::int64_t bytes) { static_cast<void>(bytes); }

@@ -82,6 +82,10 @@ Nanoseconds Governor::look(Nanoseconds now) {
   tell(seen, answer, before);
   source_places_.look(now);
   state_.drop_unlinked();
+  if (answer.look_again) {
+    headroom_.read_anew();
+    return now + options_.period_least;
+  }
   const std::uint64_t left = seen.room_bytes - std::min(seen.room_bytes, answer.low_bytes);
   const Nanoseconds until_low(static_cast<std::int64_t>(static_cast<double>(left) * 1e9 /
                                                         static_cast<double>(options_.taken_a_second_most)));
@@ -99,6 +103,7 @@ PressureSample Governor::sample(Nanoseconds now) const {
   }
   seen.room_bytes = headroom_.headroom_bytes();
   seen.limit_bytes = headroom_.limit_bytes();
+  seen.limit_source = headroom_.limit_source();
   if (state_.host_buffers) {
     seen.buffer_bytes = state_.host_buffers->bytes();
     if (const HostTier* const tier = state_.host_buffers->tier()) seen.copy_bytes = tier->stats().used_bytes;

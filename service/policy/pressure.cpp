@@ -26,6 +26,11 @@ PressurePolicy::PressurePolicy(const PressureOptions& options)
 
 const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
   answer_.reason = PressureReason::none;
+  answer_.look_again = !is_confirmed(sample);
+  if (answer_.look_again) {
+    leave_as_it_was(sample);
+    return answer_;
+  }
   draw_lines(sample);
   if (!std::exchange(started_, true)) {
     level_since_ = rose_at_ = sample.at;
@@ -45,9 +50,32 @@ const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
   return answer_;
 }
 
+// A launcher moves the service, or somebody writes a limit and then the right one: what lacks below a limit that did not
+// bind before counts once a second look in a row lacks, too.
+bool PressurePolicy::is_confirmed(const PressureSample& sample) {
+  const bool is_short = sample.room_bytes < low_line(sample);
+  const bool known = !started_ || sample.limit_source == limit_source_;
+  const bool again = std::exchange(was_short_, is_short);
+  if (is_short && !known && !again) return false;
+  limit_source_ = sample.limit_source;
+  return true;
+}
+
+// But for what is in use, which no budget takes away.
+void PressurePolicy::leave_as_it_was(const PressureSample& sample) {
+  answer_.frames_bytes =
+      std::max(answer_.frames_bytes, std::min(sample.kept_bytes, options_.frames_max_bytes));
+  answer_.buffers_bytes =
+      std::max(sample.buffer_bytes, std::min(answer_.buffers_bytes, options_.buffers_max_bytes));
+}
+
+std::uint64_t PressurePolicy::low_line(const PressureSample& sample) const {
+  return std::clamp(sample.limit_bytes / options_.line_share, options_.low_least_bytes,
+                    options_.low_most_bytes);
+}
+
 void PressurePolicy::draw_lines(const PressureSample& sample) {
-  answer_.low_bytes =
-      std::clamp(sample.limit_bytes / options_.line_share, options_.low_least_bytes, options_.low_most_bytes);
+  answer_.low_bytes = low_line(sample);
   answer_.high_bytes = answer_.low_bytes + answer_.low_bytes / 2;
 }
 
@@ -178,7 +206,7 @@ void PressurePolicy::verify(const PressureSample& last) const {
   CHECK(answer_.buffers_bytes >= last.buffer_bytes);
   CHECK(answer_.buffers_bytes <= std::max(options_.buffers_max_bytes, last.buffer_bytes));
   CHECK(answer_.low_bytes < answer_.high_bytes);
-  CHECK(last.room_bytes >= answer_.low_bytes || answer_.level != PressureLevel::calm);
+  CHECK(last.room_bytes >= answer_.low_bytes || answer_.level != PressureLevel::calm || answer_.look_again);
 }
 
 }  // namespace penstock

@@ -22,8 +22,9 @@ inline constexpr std::array<std::string_view, 3> pressure_level_names = {"calm",
 // All of one moment, as far as it can be had. Bytes.
 struct PressureSample {
   Nanoseconds at{};
-  std::uint64_t limit_bytes = 0;  // The tightest: memory.max, memory.high, the machine's memory.
-  std::uint64_t room_bytes = 0;   // Left below it. File cache counts as left, shared memory as used.
+  std::uint64_t limit_bytes = 0;   // The tightest: memory.max, memory.high, the machine's memory.
+  std::uint64_t limit_source = 0;  // Whose it is: another number for another limit.
+  std::uint64_t room_bytes = 0;    // Left below it. File cache counts as left, shared memory as used.
   std::uint64_t frame_bytes =
       0;  // Of host frames, those that are made ahead, are in the making or go as well.
   std::uint64_t kept_bytes =
@@ -65,6 +66,7 @@ struct PressureAnswer {
   bool make_ahead = true;          // Frames may be made ahead of demand.
   bool drop_page_cache = false;    // Of what is resident.
   std::uint64_t excess_bytes = 0;  // Missing, and in the hands of clients.
+  bool look_again = false;         // Soon: nothing was decided, as another limit binds than before.
 };
 
 class PressurePolicy {
@@ -78,7 +80,10 @@ class PressurePolicy {
   void verify(const PressureSample& last) const;
 
  private:
+  std::uint64_t low_line(const PressureSample& sample) const;
   void draw_lines(const PressureSample& sample);
+  bool is_confirmed(const PressureSample& sample);
+  void leave_as_it_was(const PressureSample& sample);
   bool stalled(const PressureSample& sample);
   void set_level(const PressureSample& sample, bool stalls);
   struct Fallen {
@@ -95,6 +100,8 @@ class PressurePolicy {
   bool started_ = false;
   StallWindow own_, machine_;
   std::uint64_t bounds_passed_ = 0;
+  std::uint64_t limit_source_ = 0;                // At the last look that was believed.
+  bool was_short_ = false;                        // Of room, at the last look.
   bool own_full_ = false, machine_full_ = false;  // In the last whole windows.
   bool full_stalls_ = false;                      // In those that count.
   Nanoseconds level_since_{};                     // When the level was last justified.

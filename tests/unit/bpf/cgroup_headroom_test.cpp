@@ -103,9 +103,48 @@ TEST_F(CgroupHeadroomTest, FollowsTheProcessIntoAnotherCgroup) {
   now_ = milliseconds(1004);
   EXPECT_EQ(headroom->report().path, "/a");
   now_ = milliseconds(1005);
-  EXPECT_EQ(headroom->report().path, "/b");
+  EXPECT_EQ(headroom->report().path, "/a");
   now_ = milliseconds(1015);
+  EXPECT_EQ(headroom->report().path, "/b");
   EXPECT_EQ(headroom->limit_bytes(), 50 * mib);
+}
+
+TEST_F(CgroupHeadroomTest, TakesNoLimitOfACgroupThatALauncherOnlyPassesThrough) {
+  tree_.write("sys/fs/cgroup/way/memory.max", "4096\n");
+  for (const char* name : {"way", "b"}) {
+    tree_.write(std::string("sys/fs/cgroup/") + name + "/memory.current", "0\n");
+    tree_.write(std::string("sys/fs/cgroup/") + name + "/memory.stat", "");
+  }
+  tree_.write("sys/fs/cgroup/b/memory.max", "52428800\n");
+  const auto headroom = open();
+  const std::uint64_t source = headroom->limit_source();
+  tree_.write("proc/self/cgroup", "0::/way\n");
+  now_ = milliseconds(1005);
+  EXPECT_EQ(headroom->limit_bytes(), 400 * mib);
+  tree_.write("proc/self/cgroup", "0::/b\n");
+  now_ = milliseconds(1015);
+  EXPECT_EQ(headroom->limit_bytes(), 400 * mib);
+  EXPECT_EQ(headroom->limit_source(), source);
+  now_ = milliseconds(1025);
+  EXPECT_EQ(headroom->limit_bytes(), 50 * mib);
+  EXPECT_NE(headroom->limit_source(), source);
+}
+
+TEST_F(CgroupHeadroomTest, SaysWhichLimitBinds) {
+  tree_.write("proc/self/cgroup", "0::/a/b\n");
+  tree_.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  tree_.write("sys/fs/cgroup/a/b/memory.current", "0\n");
+  tree_.write("sys/fs/cgroup/a/b/memory.stat", "");
+  const auto headroom = open();
+  const std::uint64_t parents = headroom->limit_source();
+  EXPECT_NE(parents, 0u);
+  tree_.write("sys/fs/cgroup/a/b/memory.max", "4096\n");
+  now_ = milliseconds(15);
+  const std::uint64_t own = headroom->limit_source();
+  EXPECT_NE(own, parents);
+  tree_.write("proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 1 kB\n");
+  now_ = milliseconds(25);
+  EXPECT_EQ(headroom->limit_source(), 0u);
 }
 
 TEST_F(CgroupHeadroomTest, AVanishedCgroupIsNoLimitAndSaidOnce) {

@@ -98,6 +98,50 @@ TEST(PressurePolicy, FallsInOneStepByAllThatIsMissing) {
   EXPECT_TRUE(answer.drop_page_cache);
 }
 
+TEST(PressurePolicy, BelievesASecondLookAtALimitThatDidNotBindBefore) {
+  PlayedNode node;
+  const PressureAnswer calm = node.look();
+  const auto look_at = [&](std::uint64_t source, std::uint64_t others) {
+    node.sample.limit_source = source;
+    node.others = others;
+    return node.look();
+  };
+  constexpr std::uint64_t taken = gib + 600 * mib;
+  // On the way through another cgroup, twice, with a look between.
+  for (int i = 0; i < 2; ++i) {
+    const PressureAnswer on_the_way = look_at(7, taken);
+    EXPECT_TRUE(on_the_way.look_again);
+    EXPECT_EQ(on_the_way.level, PressureLevel::calm);
+    EXPECT_EQ(on_the_way.frames_bytes, capacity);
+    EXPECT_EQ(on_the_way.buffers_bytes, calm.buffers_bytes);
+    EXPECT_TRUE(on_the_way.make_ahead);
+    EXPECT_FALSE(look_at(0, 0).look_again);
+  }
+  look_at(7, taken);
+  const PressureAnswer there = look_at(7, taken);
+  EXPECT_FALSE(there.look_again);
+  EXPECT_EQ(there.reason, PressureReason::room);
+  EXPECT_LT(there.frames_bytes, capacity);
+}
+
+TEST(PressurePolicy, FallsAlsoWhereTwoLimitsTakeTurns) {
+  PlayedNode node;
+  node.look();
+  node.others = gib + 600 * mib;
+  for (std::uint64_t source = 1; source <= 2; ++source) {
+    node.sample.limit_source = source;
+    node.look();
+  }
+  EXPECT_LT(node.policy.answer().frames_bytes, capacity);
+  // One that bound with room to spare is known.
+  PlayedNode known;
+  known.look();
+  known.sample.limit_source = 1;
+  known.look();
+  known.others = gib + 600 * mib;
+  EXPECT_LT(known.look().frames_bytes, capacity);
+}
+
 TEST(PressurePolicy, AsksForNoMoreWhileFramesAreOnTheirWayOut) {
   PlayedNode node;
   node.speed = 100 * mib;  // They take seconds to go.
