@@ -47,21 +47,21 @@ void PressureEdge::arm(int directory, const char* path) {
   why_.clear();
 }
 
-std::optional<Nanoseconds> PressureEdge::total() {
-  const std::optional<Pressure> pressure = read();
+std::optional<Nanoseconds> PressureEdge::total_of(const std::optional<Pressure>& pressure) const {
   if (!pressure) return std::nullopt;
   const std::optional<PressureLine>& line =
       bound_.kind == PressureKind::some ? pressure->some : pressure->full;
   return line ? std::optional(line->total) : std::nullopt;
 }
 
-bool PressureEdge::look() {
-  const std::optional<Nanoseconds> now = total();
-  if (!now) return false;
+std::optional<Pressure> PressureEdge::look() {
+  const std::optional<Pressure> pressure = read();
+  const std::optional<Nanoseconds> now = total_of(pressure);
+  if (!now) return std::nullopt;
   const bool passed = *now - last_ >= bound_.stall;
   if (passed || !armed()) last_ = *now;
   if (!passed && armed()) ++false_events_;
-  return passed;
+  return passed ? pressure : std::nullopt;
 }
 
 }  // namespace penstock

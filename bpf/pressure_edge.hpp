@@ -35,9 +35,9 @@ class PressureEdge {
   const std::string& why() const { return why_; }  // Why it isn't armed.
   Nanoseconds window() const { return bound_.window; }
 
-  // Whether the bound was passed since the last call that said so (armed), or since the last call (not armed). The
-  // kernel's first event may come for nothing where the opener lacks CAP_SYS_RESOURCE.
-  bool look();
+  // The pressure now, if the bound was passed since the last call that said so (armed), or since the last call (not
+  // armed). The kernel's first event may come for nothing where the opener lacks CAP_SYS_RESOURCE.
+  std::optional<Pressure> look();
   // The pressure now, without a look; nothing while there is no answer.
   std::optional<Pressure> read() { return source_.read(unheard_); }
   std::uint64_t false_events() const { return false_events_; }
@@ -46,7 +46,8 @@ class PressureEdge {
   PressureEdge(int directory, const char* path, const PressureBound& bound)
       : bound_(bound), source_(PressureSource::of_file(directory, path, path)) {}
   void arm(int directory, const char* path);
-  std::optional<Nanoseconds> total();
+  std::optional<Nanoseconds> total_of(const std::optional<Pressure>& pressure) const;
+  std::optional<Nanoseconds> total() { return total_of(read()); }
 
   PressureBound bound_;
   PressureSource source_;

@@ -44,8 +44,10 @@ PressureWatch::~PressureWatch() {
 }
 
 void PressureWatch::look_at(std::size_t edge) {
-  if (!edges_[edge].look()) return;
-  see(edge);
+  const std::optional<Pressure> passed = edges_[edge].look();
+  if (!passed) return;
+  // What the look has read: a second read would wait for the kernel's lock of that pressure again.
+  if (told_.seen) told_.seen(edge, *passed);
   told_.pressure(edge);
 }
 

@@ -50,7 +50,7 @@ class KernelWatch {
   // Null before the first one, and when the last one is too old.
   std::shared_ptr<const KernelStats> stats() const;
   // As the thread that watches pressure saw them last, whatever snapshots do. Takes no lock.
-  StallsSeen stalls() const { return stalls_->read(); }
+  StallsSeen stalls(Nanoseconds now = monotonic_now()) const { return stalls_->read(now); }
   // Those that came up since the last call.
   std::vector<std::string> warnings();
 

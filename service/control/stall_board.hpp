@@ -25,6 +25,8 @@ struct StallsSeen {
 
 class StallBoard {
  public:
+  static constexpr Nanoseconds age_max = std::chrono::seconds(5);  // Twenty readings.
+
   // The writer's.
   void see(PressureScope scope, const Pressure& pressure, Nanoseconds now) {
     Place& place = at(scope);
@@ -42,13 +44,14 @@ class StallBoard {
     for (Place& place : places_) place.seen = false;
   }
 
-  // Any thread. The numbers of a place are of one reading, unless its writer writes again and again meanwhile.
-  StallsSeen read() const {
+  // Any thread. The numbers of a place are of one reading, unless its writer writes again and again meanwhile. A place
+  // that was not written to for longer than `age_max` says nothing: its file can't be read any more, or its reader hangs.
+  StallsSeen read(Nanoseconds now) const {
     const Place& limit = at(PressureScope::limit);
     const Place& service = at(PressureScope::service);
-    const auto own = limit.seen ? PressureScope::limit : PressureScope::service;
-    return {.own = reading(own),
-            .machine = reading(PressureScope::machine),
+    const std::optional<StallReading> of_limit = reading(PressureScope::limit, now);
+    return {.own = of_limit ? of_limit : reading(PressureScope::service, now),
+            .machine = reading(PressureScope::machine, now),
             .bounds_passed = limit.bounds_passed + service.bounds_passed};
   }
   std::uint64_t bounds_passed(PressureScope scope) const { return at(scope).bounds_passed; }
@@ -60,9 +63,9 @@ class StallBoard {
     std::atomic<std::int64_t> some = 0, full = 0, at = 0;  // Nanoseconds.
     std::atomic<std::uint64_t> bounds_passed = 0;
   };
-  std::optional<StallReading> reading(PressureScope scope) const {
+  std::optional<StallReading> reading(PressureScope scope, Nanoseconds now) const {
     const Place& place = at(scope);
-    if (!place.seen) return std::nullopt;
+    if (!place.seen || now - Nanoseconds(place.at) > age_max) return std::nullopt;
     StallReading reading{.source = watched_ * places_.size() + static_cast<std::size_t>(scope)};
     // Bounded: whoever decides never waits for the writer.
     for (int i = 0; i < 100; ++i) {
