@@ -12,8 +12,6 @@
 
 #include <pthread.h>
 
-#include "dataplane/base/clock.hpp"
-
 namespace penstock {
 namespace {
 
@@ -52,6 +50,7 @@ ProcessWatch::~ProcessWatch() { stop(std::chrono::milliseconds(100)); }
 
 void ProcessWatch::run(const std::shared_ptr<Shared>& shared) {
   ::pthread_setname_np(::pthread_self(), "penstock-procs");
+  Nanoseconds rest_until{};
   std::unique_lock lock(shared->mutex);
   while (!shared->stopping) {
     const auto due =
@@ -60,9 +59,9 @@ void ProcessWatch::run(const std::shared_ptr<Shared>& shared) {
       shared->wake.wait(lock);
       continue;
     }
-    const Nanoseconds now = monotonic_now();
-    if (now < due->second.next) {
-      shared->wake.wait_for(lock, due->second.next - now);
+    const Nanoseconds now = shared->options.clock();
+    if (const Nanoseconds begin = std::max(due->second.next, rest_until); now < begin) {
+      shared->wake.wait_for(lock, begin - now);
       continue;
     }
     due->second.next = now + shared->options.period;
@@ -71,6 +70,8 @@ void ProcessWatch::run(const std::shared_ptr<Shared>& shared) {
     const ProcessRef process{due->second.pid, pidfd->get()};
     lock.unlock();
     const Result<ProcessMemory> memory = shared->options.read(process);
+    const Nanoseconds end = shared->options.clock();
+    rest_until = end + (end - now) * shared->options.idle_for_each_busy;
     lock.lock();
     const auto still = shared->clients.find(number);
     if (still == shared->clients.end() || still->second.pidfd != pidfd) continue;
@@ -99,7 +100,7 @@ void ProcessWatch::forget(std::uint32_t client) {
 std::vector<ClientMemoryFigures> ProcessWatch::latest() const {
   std::vector<ClientMemoryFigures> figures;
   const std::lock_guard lock(shared_->mutex);
-  const Nanoseconds oldest = monotonic_now() - shared_->options.age_max;
+  const Nanoseconds oldest = shared_->options.clock() - shared_->options.age_max;
   for (const auto& [number, client] : shared_->clients) {
     if (client.memory && client.read_at >= oldest) figures.push_back({number, *client.memory});
   }

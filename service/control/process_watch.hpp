@@ -10,6 +10,7 @@
 
 #include "bpf/cgroup_files.hpp"
 #include "bpf/process_memory.hpp"
+#include "dataplane/base/clock.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "service/control/kernel_stats.hpp"
 
@@ -20,8 +21,11 @@ class ProcessWatch {
   struct Options {
     // On the watch's thread; may block.
     std::function<Result<ProcessMemory>(const ProcessRef&)> read;
-    Nanoseconds period = std::chrono::seconds(5);    // Of each client, so that many don't come at once.
-    Nanoseconds age_max = std::chrono::seconds(30);  // Older figures are none: the thread hangs.
+    Nanoseconds period = std::chrono::seconds(5);  // Of each client, so that many don't come at once.
+    Nanoseconds age_max =
+        std::chrono::seconds(30);  // Older figures are none: the thread hangs, or has too many.
+    int idle_for_each_busy = 20;   // However many clients there are: at most this share of a core.
+    std::function<Nanoseconds()> clock = monotonic_now;  // Of the rhythm.
   };
   explicit ProcessWatch(Options options);
   ProcessWatch(const ProcessWatch&) = delete;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <latch>
+#include <mutex>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -46,6 +48,34 @@ TEST(ProcessWatch, WaitsItsPeriodBeforeItReadsAProcessAgain) {
   watch.follow(2, 2, no_pidfd());
   EXPECT_TRUE(eventually([&] { return second == 1; }));
   EXPECT_EQ(first, 1);
+}
+
+TEST(ProcessWatch, RestsTwentyTimesAsLongAsAReadingTookHoweverManyClientsAreDue) {
+  std::atomic<Nanoseconds> now{std::chrono::hours(1)};
+  std::mutex mutex;
+  std::vector<Nanoseconds> begun;  // Guarded by the mutex.
+  ProcessWatch::Options options;
+  options.clock = [&] { return now.load(); };
+  options.read = [&](const ProcessRef&) -> Result<ProcessMemory> {
+    const std::lock_guard lock(mutex);
+    begun.push_back(now);
+    now = now.load() + milliseconds(10);
+    return ProcessMemory{};
+  };
+  ProcessWatch watch(options);
+  const auto reads = [&] {
+    const std::lock_guard lock(mutex);
+    return begun.size();
+  };
+  for (std::uint32_t client = 0; client < 4; ++client) watch.follow(client, 1, no_pidfd());
+  for (std::size_t round = 1; round <= 4; ++round) {
+    EXPECT_TRUE(eventually([&] { return reads() == round; }));
+    now = now.load() + milliseconds(200);
+    watch.follow(100, 1, no_pidfd());  // Wakes it.
+    watch.forget(100);
+  }
+  const std::lock_guard lock(mutex);
+  for (std::size_t i = 1; i < begun.size(); ++i) EXPECT_GE(begun[i] - begun[i - 1], milliseconds(210));
 }
 
 TEST(ProcessWatch, OneThatHangsKeepsNobodyAndOldFiguresAreNone) {
