@@ -243,8 +243,9 @@ Result<std::vector<pst_resolved>> LoadedPrograms::resolve(std::uint64_t address)
   return read_resolved(answers.get());
 }
 
-std::vector<std::pair<std::uint64_t, pst_cgroup>> LoadedPrograms::cgroups() const {
-  const int map = ::bpf_map__fd(skeleton_->maps.cgroups);
+namespace {
+
+std::vector<std::pair<std::uint64_t, pst_cgroup>> walk_cgroups(int map) {
   std::vector<std::pair<std::uint64_t, pst_cgroup>> all;
   std::uint64_t id = 0;
   const std::uint64_t* before = nullptr;
@@ -260,6 +261,28 @@ std::vector<std::pair<std::uint64_t, pst_cgroup>> LoadedPrograms::cgroups() cons
   std::ranges::sort(all, {}, &std::pair<std::uint64_t, pst_cgroup>::first);
   const auto same_id = [](const auto& a, const auto& b) { return a.first == b.first; };
   all.erase(std::unique(all.begin(), all.end(), same_id), all.end());
+  return all;
+}
+
+}  // namespace
+
+// What a cgroup that is removed meanwhile has counted moves to key 0: seen in both places, or in none, it would make the
+// sums jump.
+std::vector<std::pair<std::uint64_t, pst_cgroup>> LoadedPrograms::cgroups() const {
+  const int map = ::bpf_map__fd(skeleton_->maps.cgroups);
+  const auto removed = [map] {
+    pst_cgroup counters{};
+    const std::uint64_t key = 0;
+    ::bpf_map_lookup_elem(map, &key, &counters);
+    return counters;
+  };
+  std::vector<std::pair<std::uint64_t, pst_cgroup>> all;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const pst_cgroup before = removed();
+    all = walk_cgroups(map);
+    const pst_cgroup after = removed();
+    if (std::memcmp(&before, &after, sizeof before) == 0) break;
+  }
   return all;
 }
 

@@ -78,6 +78,18 @@ Json hint_json(const KernelStats& stats, const Hint& hint) {
   return json;
 }
 
+// Which part of the file is in the page cache, and where pages came and went: lists by part.
+Json parts_json(const PageCacheFigures& figures) {
+  Json json{{"part_bytes", figures.part_bytes}};
+  for (const ExtentSample& part : figures.parts) {
+    json["resident_bytes"].push_back(part.resident_bytes ? Json(*part.resident_bytes) : Json());
+    json["added_bytes"].push_back(part.traffic ? part.traffic->added_bytes : 0);
+    json["removed_bytes"].push_back(part.traffic ? part.traffic->removed_bytes : 0);
+    json["reclaimed_bytes"].push_back(part.reclaimed_bytes);
+  }
+  return json;
+}
+
 }  // namespace
 
 void add_page_cache(Json& checkpoint, const PageCacheFigures& figures) {
@@ -99,6 +111,7 @@ void add_page_cache(Json& checkpoint, const PageCacheFigures& figures) {
     json["major_faults"] = figures.sample->faults->major_faults;
     json["fault_seconds"] = seconds(figures.sample->faults->stall_ns);
   }
+  if (!figures.parts.empty()) json["parts"] = parts_json(figures);
   checkpoint["page_cache"] = std::move(json);
 }
 

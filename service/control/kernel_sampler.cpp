@@ -3,23 +3,34 @@
 
 #include <cstring>
 
+#include <span>
+
 #include <fmt/format.h>
+
+#include "dataplane/base/units.hpp"
 
 namespace penstock {
 namespace {
+
+ExtentSample joined(std::span<const ExtentSample> extents) {
+  ExtentSample sum{.resident_bytes = 0, .traffic = ExtentTraffic{}, .reclaimed_bytes = 0};
+  for (const ExtentSample& one : extents) {
+    if (sum.resident_bytes && one.resident_bytes) *sum.resident_bytes += *one.resident_bytes;
+    if (!one.resident_bytes) sum.resident_bytes.reset();
+    if (one.traffic) {
+      sum.traffic->added_bytes += one.traffic->added_bytes;
+      sum.traffic->removed_bytes += one.traffic->removed_bytes;
+    }
+    sum.reclaimed_bytes += one.reclaimed_bytes;
+  }
+  return sum;
+}
 
 std::string why(const Error& error) {
   std::string text = error.operation;
   if (error.code == Errc::exhausted) text += ": no room for more files";
   if (error.native != 0) text += fmt::format(": {}", std::strerror(error.native));
   return text;
-}
-
-void add(ReclaimSample& sum, const ReclaimSample& one) {
-  sum.episodes += one.episodes;
-  sum.ns += one.ns;
-  sum.bytes += one.bytes;
-  sum.longest_ns = std::max(sum.longest_ns, one.longest_ns);
 }
 
 }  // namespace
@@ -52,9 +63,10 @@ void KernelSampler::open_cgroups() {
   PressureWatch::Told told{
       .hint =
           [this](const Hint& hint) {
-            recent_.add(hint);
-            ++hints_[static_cast<std::size_t>(hint.kind)];
+            // Before anything that may wait: whoever reads the recent ones holds their lock.
             if (options_.alarm) options_.alarm();
+            ++hints_[static_cast<std::size_t>(hint.kind)];
+            recent_.add(hint);
           },
       .pressure =
           [this](std::size_t edge) {
@@ -76,13 +88,19 @@ void KernelSampler::open_cgroups() {
 void KernelSampler::follow(const std::string& checkpoint, int fd, std::shared_ptr<const void> owner) {
   forget(checkpoint);
   const Result<Tracking> tracking = probes_->track(fd, std::move(owner));
-  followed_[checkpoint] = tracking ? Followed{.file = tracking->file, .why = tracking->why}
-                                   : Followed{.file = std::nullopt, .why = why(tracking.error())};
+  if (!tracking) {
+    followed_[checkpoint] = {.file = std::nullopt, .traced = false, .why = why(tracking.error())};
+    return;
+  }
+  const bool traced = tracking->level >= ProbeLevel::traced;
+  followed_[checkpoint] = {.file = tracking->file, .traced = traced, .why = tracking->why};
+  if (traced) counts_.begin(checkpoint, probes_->sample(tracking->file));
 }
 
 void KernelSampler::forget(const std::string& checkpoint) {
   const auto found = followed_.find(checkpoint);
   if (found == followed_.end()) return;
+  if (found->second.traced) counts_.end(checkpoint, probes_->sample(*found->second.file));
   if (found->second.file) probes_->untrack(*found->second.file);
   followed_.erase(found);
 }
@@ -109,6 +127,9 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
     figures.checkpoint = checkpoint;
     figures.why = followed.why;
     if (followed.file) figures.sample = probes_->sample(*followed.file);
+    if (!followed.traced) continue;
+    counts_.apply(checkpoint, *figures.sample);
+    add_parts(*followed.file, figures);
   }
   stats.machine = probes_->sample_machine();
   cgroups_->read(stats);
@@ -128,6 +149,17 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
   return stats;
 }
 
+void KernelSampler::add_parts(TrackedFileId file, PageCacheFigures& figures) {
+  extents_.assign(probes_->extents(file), {});
+  extents_.resize(probes_->sample_extents(file, extents_));
+  const std::size_t each = std::max<std::size_t>(1, divide_up(extents_.size(), parts_max));
+  figures.part_bytes = each * probes_->extent_bytes(file);
+  for (std::size_t i = 0; i < extents_.size(); i += each) {
+    const std::size_t end = std::min(extents_.size(), i + each);
+    figures.parts.push_back(joined(std::span(extents_).subspan(i, end - i)));
+  }
+}
+
 void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clients) {
   clients_.clear();
   for (const auto& [number, process] : clients) {
@@ -139,13 +171,9 @@ void KernelSampler::read_clients(const std::map<std::uint32_t, ProcessRef>& clie
 }
 
 void KernelSampler::add_reclaim(KernelStats& stats) {
-  const std::uint64_t own = cgroups_->cgroup_id();
-  for (const CgroupSample& sample : probes_->sample_cgroups()) {
-    const bool is_own = sample.id != 0 && sample.id == own;
-    const CgroupOwner owner = is_own ? CgroupOwner::service : CgroupOwner::others;
-    ReclaimFigures& sum = stats.reclaim[static_cast<std::size_t>(owner)];
-    for (std::size_t kind = 0; kind < reclaim_kinds; ++kind) add(sum.reclaim[kind], sample.reclaim[kind]);
-    sum.oom_kills += sample.oom_kills;
+  const std::vector<CgroupSample> samples = probes_->sample_cgroups();
+  stats.reclaim = reclaim_sums_.advance(samples, cgroups_->cgroup_id());
+  for (const CgroupSample& sample : samples) {
     for (ClientCgroupFigures& client : stats.clients) {
       if (client.cgroup_id == sample.id) client.reclaim = {sample.reclaim, sample.oom_kills};
     }

@@ -15,8 +15,10 @@
 #include "bpf/pressure_watch.hpp"
 #include "bpf/probe_set.hpp"
 #include "service/control/cgroup_reader.hpp"
+#include "service/control/checkpoint_counts.hpp"
 #include "service/control/kernel_stats.hpp"
 #include "service/control/recent_hints.hpp"
+#include "service/control/reclaim_sums.hpp"
 #include "service/control/stall_board.hpp"
 
 namespace penstock {
@@ -26,6 +28,7 @@ class KernelSampler {
   // Of looking where the service's cgroup is now, and at the clients'.
   static constexpr Nanoseconds outdated_period = std::chrono::seconds(1);
   static constexpr Nanoseconds reconcile_period = std::chrono::seconds(10);
+  static constexpr std::size_t parts_max = 32;  // Of each file that are told apart.
 
   struct Options {
     std::string root = "/";  // Or a literal tree.
@@ -51,15 +54,20 @@ class KernelSampler {
  private:
   struct Followed {
     std::optional<TrackedFileId> file;
+    bool traced = false;  // So that it has counters.
     std::string why;
   };
   void open_cgroups();
   void read_clients(const std::map<std::uint32_t, ProcessRef>& clients);
   void add_reclaim(KernelStats& stats);
+  void add_parts(TrackedFileId file, PageCacheFigures& figures);
 
   const std::unique_ptr<ProbeSet> probes_;
   const Options options_;
   std::map<std::string, Followed> followed_;
+  std::vector<ExtentSample> extents_;  // Scratch.
+  CheckpointCounts counts_;
+  ReclaimSums reclaim_sums_;
   std::unique_ptr<CgroupReader> cgroups_;
   std::vector<ClientCgroupFigures> clients_;
   Warnings of_clients_;  // Not the reader's, which may be opened anew: each is said once.

@@ -23,6 +23,10 @@ struct PageCacheFigures {
   std::string checkpoint;            // Its id.
   std::optional<FileSample> sample;  // Nothing while the file is not followed.
   std::string why;                   // One line, when it is not known as well as the machine allows.
+  // Where in the file: consecutive parts of part_bytes, the last one less. Of traced files only; a few, so that each may
+  // be many extents.
+  std::vector<ExtentSample> parts{};
+  std::uint64_t part_bytes = 0;
 
   std::optional<std::uint64_t> resident_bytes() const {
     return sample ? sample->resident_bytes : std::nullopt;

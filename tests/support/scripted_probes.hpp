@@ -21,6 +21,7 @@ class ScriptedProbes final : public ProbeSet {
   // What is answered; the test changes them as it goes. Files are numbered as they are tracked.
   std::vector<ProbeReport> reports;
   ProbeLevel best = ProbeLevel::traced_and_faults;
+  FileSample fresh;  // Of a file when it begins to be tracked.
   std::map<TrackedFileId, FileSample> files;
   std::map<TrackedFileId, std::vector<ExtentSample>> file_extents;
   std::uint64_t bytes_of_extents = 16 * 1024 * 1024;
@@ -37,6 +38,7 @@ class ScriptedProbes final : public ProbeSet {
   ProbeLevel level() const override { return best; }
   Result<Tracking> track(int, std::shared_ptr<const void>) override {
     const TrackedFileId file{next_++};
+    files[file] = fresh;
     files[file].level = best;
     return Tracking{file, best, std::nullopt, {}};
   }

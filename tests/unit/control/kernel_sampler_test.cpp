@@ -3,6 +3,8 @@
 #include "service/control/kernel_sampler.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <latch>
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -30,10 +32,12 @@ class KernelSamplerTest : public testing::Test {
     probes_ = probes.get();
     KernelSampler::Options options;
     options.root = tree_.path();
+    options.alarm = alarm_;
     sampler_ = std::make_unique<KernelSampler>(std::move(probes), std::move(options));
   }
   test::LiteralTree tree_;
   test::ScriptedProbes* probes_ = nullptr;
+  std::function<void()> alarm_;
   std::unique_ptr<KernelSampler> sampler_;
 };
 
@@ -52,6 +56,45 @@ TEST_F(KernelSamplerTest, ShowsEachFollowedCheckpointUntilItIsForgotten) {
   // The same one again is tracked once.
   sampler_->follow("ba9876543210", 0, nullptr);
   EXPECT_EQ(probes_->files.size(), 1u);
+}
+
+TEST_F(KernelSamplerTest, CountsOfACheckpointBeginWhenItIsOpenedAndNeverFall) {
+  open();
+  probes_->fresh.traffic = FileTraffic{.added_bytes = 100};
+  sampler_->follow("0123456789ab", 0, nullptr);
+  const auto added = [&] {
+    return sampler_->sample(start).find("0123456789ab")->sample->traffic->added_bytes;
+  };
+  EXPECT_EQ(added(), 0u);
+  probes_->files[TrackedFileId{0}].traffic->added_bytes = 130;
+  EXPECT_EQ(added(), 30u);
+  sampler_->forget("0123456789ab");
+  sampler_->follow("0123456789ab", 0, nullptr);
+  EXPECT_EQ(added(), 30u);
+}
+
+TEST_F(KernelSamplerTest, TellsPartsOfATracedFileAFewHoweverManyExtentsItHas) {
+  open();
+  sampler_->follow("0123456789ab", 0, nullptr);
+  std::vector<ExtentSample>& extents = probes_->file_extents[TrackedFileId{0}];
+  for (std::uint64_t i = 0; i < 2 * KernelSampler::parts_max + 1; ++i)
+    extents.push_back({.resident_bytes = i, .traffic = ExtentTraffic{2 * i, i}, .reclaimed_bytes = 1});
+  const auto parts = [this] {
+    nlohmann::json json = nlohmann::json::object();
+    add_page_cache(json, *sampler_->sample(start).find("0123456789ab"));
+    return json.at("page_cache").at("parts");
+  };
+  EXPECT_EQ(parts().at("part_bytes"), 3 * probes_->bytes_of_extents);
+  EXPECT_EQ(parts().at("resident_bytes").size(), 22u);
+  EXPECT_EQ(parts().at("resident_bytes")[1], 3 + 4 + 5);
+  EXPECT_EQ(parts().at("added_bytes")[1], 24);
+  EXPECT_EQ(parts().at("removed_bytes")[21], 63 + 64);
+  EXPECT_EQ(parts().at("reclaimed_bytes")[0], 3);
+  extents[4].resident_bytes.reset();
+  EXPECT_TRUE(parts().at("resident_bytes")[1].is_null());
+  extents.resize(2);
+  EXPECT_EQ(parts().at("resident_bytes").size(), 2u);
+  EXPECT_EQ(parts().at("part_bytes"), probes_->bytes_of_extents);
 }
 
 TEST_F(KernelSamplerTest, WithoutCgroupsAndPressureThereAreNoFigures) {
@@ -158,6 +201,23 @@ TEST_F(KernelSamplerTest, CountsHintsByKind) {
   probes_->send(hint);
   EXPECT_TRUE(eventually([&] { return sampler_->sample(start).hints[2] == 1; }));
   EXPECT_EQ(sampler_->sample(start).hints[0], 0u);
+}
+
+// Who reads the recent ones holds their lock, and the governor would wait for it.
+TEST_F(KernelSamplerTest, RaisesTheAlarmBeforeItKeepsAHint) {
+  std::latch alarmed(1), looked(1);
+  alarm_ = [&] {
+    alarmed.count_down();
+    looked.wait();
+  };
+  open();
+  Hint kill;
+  kill.kind = Hint::Kind::oom_kill;
+  probes_->send(kill);
+  alarmed.wait();
+  EXPECT_TRUE(sampler_->sample(start).recent.empty());
+  looked.count_down();
+  EXPECT_TRUE(eventually([&] { return sampler_->sample(start).recent.size() == 1; }));
 }
 
 TEST_F(KernelSamplerTest, TellsWhoWaitedAndWhoWasKilledLately) {
