@@ -94,6 +94,13 @@ FAKE_EXPORT CudaResult cuDevicePrimaryCtxRelease_v2(CudaDevice device) {
   return driver().release_primary(Driver::device_of(device));
 }
 
+FAKE_EXPORT CudaResult cuDevicePrimaryCtxReset_v2(CudaDevice device) {
+  if (const CudaResult bad = enter("cuDevicePrimaryCtxReset", Needs::init)) return bad;
+  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+  driver().reset_primary(Driver::device_of(device));
+  return cuda_success;
+}
+
 FAKE_EXPORT CudaResult cuDevicePrimaryCtxGetState(CudaDevice device, unsigned* flags, int* active) {
   if (const CudaResult bad = enter("cuDevicePrimaryCtxGetState", Needs::init)) return bad;
   if (flags == nullptr || active == nullptr) return cuda_error_invalid_value;

@@ -46,6 +46,7 @@ FAKE_EXPORT CudaResult cuCtxGetDevice(CudaDevice* device);
 FAKE_EXPORT CudaResult cuCtxSynchronize();
 FAKE_EXPORT CudaResult cuDevicePrimaryCtxRetain(CudaContext* context, CudaDevice device);
 FAKE_EXPORT CudaResult cuDevicePrimaryCtxRelease_v2(CudaDevice device);
+FAKE_EXPORT CudaResult cuDevicePrimaryCtxReset_v2(CudaDevice device);
 FAKE_EXPORT CudaResult cuDevicePrimaryCtxGetState(CudaDevice device, unsigned* flags, int* active);
 FAKE_EXPORT CudaResult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes);
 FAKE_EXPORT CudaResult cuMemAlloc_v2(CudaAddress* address, std::size_t size);

@@ -79,22 +79,26 @@ FAKE_EXPORT CudaResult cuEventCreate(CudaEvent* event, unsigned /*flags*/) {
 
 FAKE_EXPORT CudaResult cuEventDestroy_v2(CudaEvent event) {
   if (const CudaResult bad = enter("cuEventDestroy", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return cuda_error_invalid_handle;
   driver().current().destroy_event(event_of(event, "cuEventDestroy"));
   return cuda_success;
 }
 
 FAKE_EXPORT CudaResult cuEventRecord(CudaEvent event, CudaStream stream) {
   if (const CudaResult bad = enter("cuEventRecord", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return cuda_error_invalid_handle;
   return driver().current().record(event_of(event, "cuEventRecord"), stream_of(stream, "cuEventRecord"));
 }
 
 FAKE_EXPORT CudaResult cuEventQuery(CudaEvent event) {
   if (const CudaResult bad = enter("cuEventQuery", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return cuda_error_invalid_handle;
   return driver().current().query(event_of(event, "cuEventQuery"));
 }
 
 FAKE_EXPORT CudaResult cuEventSynchronize(CudaEvent event) {
   if (const CudaResult bad = enter("cuEventSynchronize", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return cuda_error_invalid_handle;
   return driver().current().synchronize(event_of(event, "cuEventSynchronize"));
 }
 

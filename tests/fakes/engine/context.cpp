@@ -76,6 +76,11 @@ std::uint64_t Context::live_events() {
       std::count_if(events_.begin(), events_.end(), [](const auto& one) { return !one.second->destroyed; }));
 }
 
+bool Context::has_event(const void* event) {
+  const std::scoped_lock lock(mutex_);
+  return events_.contains(event);
+}
+
 CudaResult Context::push(Stream& stream, std::function<CudaResult()> work, std::vector<Point> after,
                          Point* done) {
   if (is_dead()) return code();

@@ -51,6 +51,7 @@ class Context {
   void destroy_stream(Stream& stream);
   void destroy_event(Event& event);
   std::uint64_t live_events();
+  bool has_event(const void* event);
   // Behind all that precedes it by the rules of the null stream. Answers at once when the stream captures.
   CudaResult push(Stream& stream, std::function<CudaResult()> work, std::vector<Point> after = {},
                   Point* done = nullptr);

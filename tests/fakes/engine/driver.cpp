@@ -142,6 +142,22 @@ bool Driver::primary_is_active(int device) {
   return primary_[static_cast<std::size_t>(device)] != nullptr;
 }
 
+void Driver::reset_primary(int device) {
+  const auto index = static_cast<std::size_t>(device);
+  const std::scoped_lock lock(contexts_mutex_);
+  if (primary_[index] == nullptr) return;
+  primary_[index]->destroy();
+  primary_[index] = nullptr;
+  primary_references_[index] = 0;
+}
+
+bool Driver::is_of_ended_context(const void* event) {
+  const std::scoped_lock lock(contexts_mutex_);
+  return std::any_of(contexts_.begin(), contexts_.end(), [&](const std::unique_ptr<Context>& each) {
+    return each->is_destroyed() && each->has_event(event);
+  });
+}
+
 Context& Driver::known(const void* context, const char* call) {
   const std::scoped_lock lock(contexts_mutex_);
   const auto found =

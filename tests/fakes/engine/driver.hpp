@@ -37,6 +37,10 @@ class Driver {
   CudaResult retain_primary(int device, Context** context);
   CudaResult release_primary(int device);
   bool primary_is_active(int device);
+  // As a reset of the device does: it ends, whoever holds it, and the next one that needs it makes another.
+  void reset_primary(int device);
+  // The event was one of a context that was destroyed, whose things the drivers know to be gone.
+  bool is_of_ended_context(const void* event);
   // Dies of a pointer that is no context.
   Context& known(const void* context, const char* call);
   // HIP: the primary context of the thread's current device, made when it is first needed.

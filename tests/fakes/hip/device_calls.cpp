@@ -181,6 +181,12 @@ FAKE_EXPORT HipResult hipDeviceSynchronize() {
   return driver().current().synchronize();
 }
 
+FAKE_EXPORT HipResult hipDeviceReset() {
+  if (const HipResult bad = enter("hipDeviceReset", Needs::init)) return bad;
+  driver().reset_primary(Driver::device_of(this_thread().ordinal));
+  return hip_success;
+}
+
 FAKE_EXPORT HipResult hipGetLastError() {
   if (const HipResult bad = enter("hipGetLastError", Needs::init)) return bad;
   return driver().current().code();

@@ -84,22 +84,26 @@ FAKE_EXPORT HipResult hipEventCreateWithFlags(HipEvent* event, unsigned /*flags*
 
 FAKE_EXPORT HipResult hipEventDestroy(HipEvent event) {
   if (const HipResult bad = enter("hipEventDestroy", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return hip_error_context_is_destroyed;
   driver().current().destroy_event(event_of(event, "hipEventDestroy"));
   return hip_success;
 }
 
 FAKE_EXPORT HipResult hipEventRecord(HipEvent event, HipStream stream) {
   if (const HipResult bad = enter("hipEventRecord", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return hip_error_context_is_destroyed;
   return driver().current().record(event_of(event, "hipEventRecord"), stream_of(stream, "hipEventRecord"));
 }
 
 FAKE_EXPORT HipResult hipEventQuery(HipEvent event) {
   if (const HipResult bad = enter("hipEventQuery", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return hip_error_context_is_destroyed;
   return driver().current().query(event_of(event, "hipEventQuery"));
 }
 
 FAKE_EXPORT HipResult hipEventSynchronize(HipEvent event) {
   if (const HipResult bad = enter("hipEventSynchronize", Needs::context)) return bad;
+  if (driver().is_of_ended_context(event)) return hip_error_context_is_destroyed;
   return driver().current().synchronize(event_of(event, "hipEventSynchronize"));
 }
 
