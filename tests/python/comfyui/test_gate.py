@@ -115,7 +115,8 @@ class PromptExecutor:
 management = types.SimpleNamespace(EXTRA_RESERVED_VRAM=0, reset_cast_buffers=old, load_models_gpu=old)
 sys.modules["comfy"] = types.ModuleType("comfy")
 sys.modules["comfy.model_management"] = management
-sys.modules["execution"] = types.SimpleNamespace(PromptExecutor=PromptExecutor)
+async def execute(*a): pass
+sys.modules["execution"] = types.SimpleNamespace(PromptExecutor=PromptExecutor, execute=execute)
 runpy.run_path({str(FOLDER / '__init__.py')!r})
 print("installed", management.load_models_gpu is not old)
 """)
