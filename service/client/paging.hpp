@@ -167,12 +167,15 @@ class Paging {
   bool may_replace(Table& table, std::uint32_t page) const;
   // Whoever waits for the page is told so.
   void fail_waiters(const wire::GrantEntry& entry, const Failure& failure);
-  void release(const PageName& page) { send(PeerRelease{0, page.table, page.page, page.generation, false}); }
+  void release(const PageName& page, bool drop_if_last = false) {
+    send(PeerRelease{0, page.table, page.page, page.generation, drop_if_last});
+  }
   std::vector<Idle> idle_pages(const Table* only);  // Mapped and without a pin, the least valuable first.
   std::uint64_t enlist(Request& request);
   // False: the deadline passed. Its requests are then cancelled. REQUIRES: the request waits for something.
   bool wait(std::unique_lock<std::mutex>& lock, Request& request, Nanoseconds deadline, bool cooperative);
   std::optional<Answer> refuse(const Table& table) const;
+  bool send_faults(Table& table, Request& request);  // False: the connection is lost.
   Outcome<void> end_of(const Request& request) const;
   // False: the connection is lost; whoever reads finds out.
   bool send(const PeerMessage& message);

@@ -189,12 +189,13 @@ void Paging::finish_run(std::span<const wire::GrantEntry> run) {
         continue;
       }
       // It takes memory for as long as it is mapped here: the service hears of it when it is not.
-      if (const auto replaced = table->keep_unfinished(entry)) release(*replaced);
+      if (const auto replaced = table->keep_unfinished(entry)) release(*replaced, entry.writable);
       list({table, {entry.table, entry.page, entry.generation}, false, true});
       fail_waiters(entry, refusal);
       continue;
     }
-    if (const auto replaced = table->commit(entry)) release(*replaced);
+    // Whoever made it private has no use for the shared one any more.
+    if (const auto replaced = table->commit(entry)) release(*replaced, entry.writable);
   }
 }
 

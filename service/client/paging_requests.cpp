@@ -69,8 +69,7 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
     request.table = &table;
     request.span = span;
     request.pins = true;
-    // All of the range, not only what is missing: the service then keeps the rest of it from being evicted for this.
-    if (!send(PeerFault{enlist(request), table.attachment().number, span.first, span.count})) {
+    if (!send_faults(table, request)) {
       receive();
       std::erase_if(requests_, [&](const auto& entry) { return entry.second == &request; });
       return {tl::unexpected(lost()), false};
@@ -82,6 +81,26 @@ Paging::Answer Paging::fault(Table& table, PageSpan span, Nanoseconds deadline) 
   return {fail(FailureKind::offloaded,
                "the pages were given back again and again before they could be pinned",
                "another thread of this process frees them")};
+}
+
+// All of the range, not only what is missing: the service then keeps the rest of it from being evicted for this. But where
+// private pages are mapped: the shared ones would come in beside them.
+bool Paging::send_faults(Table& table, Request& request) {
+  const auto asked_for = [&](std::uint32_t page) {
+    const auto mapped = table.mapped(page);
+    return !mapped || !mapped->overlay ||
+           pstw_pin_state(table.word(page).load(std::memory_order_relaxed)) != PSTW_PIN_MAPPED;
+  };
+  for (std::uint32_t page = request.span.first; page != request.span.end();) {
+    if (!asked_for(page)) {
+      ++page;
+      continue;
+    }
+    const std::uint32_t first = page;
+    while (page != request.span.end() && asked_for(page)) ++page;
+    if (!send(PeerFault{enlist(request), table.attachment().number, first, page - first})) return false;
+  }
+  return true;
 }
 
 Paging::Answer Paging::prefetch(Table& table, PageSpan span, bool wait_for_it, Nanoseconds deadline) {

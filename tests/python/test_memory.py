@@ -100,6 +100,15 @@ class AssembledTables(WithService):
         self.assertEqual(self.content(0, 4), ctypes.string_at(one.address + 10 * MIB, 4))
         self.assertEqual(self.content(9 * MIB, 9 * MIB), ctypes.string_at(one.address, 9 * MIB))
 
+    def test_what_nobody_else_has_is_there_once_when_it_is_made_private(self) -> None:
+        table = self.table(self.service)
+        self.assertTrue(table.fault(0, table.nbytes))
+        resident = self.daemon.device()["resident_bytes"]
+        self.assertTrue(table.make_private(0, table.nbytes))
+        self.assertEqual(table.pages * table.page_bytes, table.residency().private_bytes)
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == resident))
+        self.assertEqual(self.content(0, 4), ctypes.string_at(table.address + 10 * MIB, 4))
+
     def test_status_names_its_files_as_they_are_named(self) -> None:
         table = self.table(self.service)
         found = self.daemon.ask("status")["checkpoints"]

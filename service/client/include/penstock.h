@@ -284,8 +284,8 @@ PST_API pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t
 /* Numbers of the pages of the table that the service asked back while they were pinned: their last unpin gives them up.
  * *count = how many there are; at most `capacity` are written. */
 PST_API pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capacity, size_t* count);
-/* Makes pages of a pinned range of a shared table private to this process and writable, in place. On a GPU it waits for the calling
- * thread's context. PST_BUSY: a stream of that captures (which it ends), or work that an unpin told of uses a page. */
+/* Makes pages of a pinned range of a shared table private to this process and writable, in place; others' stay, if any map them. On
+ * a GPU it waits for the calling thread's context. PST_BUSY: a stream of that captures (which it ends), or work of an unpin uses one. */
 PST_API pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
 
 /* For frameworks without read-only tensors: lets this process write to the shared pages of a pinned range of a table that
@@ -310,9 +310,8 @@ PST_API pst_status pst_run_revokes(pst_client* client);
  * an unmap in progress. pst_fault implies pst_idle(0). */
 PST_API pst_status pst_idle(pst_client* client, int idle);
 
-/* Gives memory back: own private pages at once, shared ones only where this process is the last mapper, least valuable
- * first; on a GPU those alone whose work has ended. *freed = bytes really returned to the device within the timeout; less
- * than asked is no failure. */
+/* Gives memory back: own private pages at once, shared ones only where this process is the last mapper, least valuable first; on
+ * a GPU those alone whose work has ended. *freed = bytes really returned within the timeout; less than asked is no failure. */
 PST_API pst_status pst_free(pst_client* client, const char* device, uint64_t bytes, uint64_t timeout_ns,
                             uint64_t* freed);
 /* The same for one table, from its end: pinned pages stay, and pages that others have mapped are not counted. */

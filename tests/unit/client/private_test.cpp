@@ -35,6 +35,7 @@ class PrivatePages : public ScriptedClient {
     const auto release = device.next<PeerRelease>();
     EXPECT_EQ(release.table, service.table().number);
     EXPECT_EQ(release.generation, shared);
+    EXPECT_TRUE(release.drop_if_last);  // It would be there twice.
     ASSERT_EQ(made.get(), PST_DONE);
     collect_acknowledgement();
   }
@@ -87,6 +88,25 @@ TEST_F(PrivatePages, APageIsReplacedUnderItsPins) {
   // The position shows the shared page again.
   bring_in(0, 1, 4);
   EXPECT_EQ(byte_of(0), 1);
+}
+
+TEST_F(PrivatePages, AFaultOfARangeAsksForNoSharedPageBesideAPrivateOne) {
+  open();
+  bring_in(1, 1, 3);
+  make_private(1, 3, 8);
+  auto pinned = pin_later(0, 4);
+  auto& device = service.device();
+  const auto before = device.next<PeerFault>(), behind = device.next<PeerFault>();
+  EXPECT_EQ(before.first, 0u);
+  EXPECT_EQ(before.count, 1u);
+  EXPECT_EQ(behind.first, 2u);
+  EXPECT_EQ(behind.count, 2u);
+  device.grant(behind.table, 2, 2, 1, behind.request);
+  device.grant(before.table, 0, 1, 1, before.request);
+  ASSERT_EQ(pinned.get(), PST_DONE);
+  EXPECT_EQ(byte_of(1), 77);
+  EXPECT_EQ(byte_of(3), 4);
+  EXPECT_EQ(service.table().pin_count(1), 2u);
 }
 
 TEST_F(PrivatePages, TheSerialChangesWithThePrivatePage) {
