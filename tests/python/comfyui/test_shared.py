@@ -12,7 +12,6 @@ from typing import Any
 from comfyui import workers
 from comfyui.recorded_caller import Model, filed_model
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
-from penstock_comfyui import devices, safe_points
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import model_vbar
 
@@ -26,11 +25,6 @@ class WithFile(WithSeam):
 
     def resident(self) -> int:
         return int(self.daemon.device()["resident_bytes"])
-
-    def end_prompt(self) -> None:
-        """As `boundaries` does it."""
-        devices.wait_for(0)
-        safe_points.end_prompt()
 
 
 class Shared(WithFile):
@@ -62,8 +56,9 @@ class Shared(WithFile):
         pages = -(-(one.place(5) % PAGE + one.modules[5].nbytes) // PAGE)
         figures = one.vbar._pages._shared.table.residency()
         self.assertEqual((pages * PAGE, shared), (figures.private_bytes, figures.mapped_bytes))
+        self.assertTrue(daemon.wait_until(lambda: self.resident() == shared), "what its pages were copied from has gone")
         one.vbar.free_memory(1e30)
-        self.assertEqual(0, self.resident(), "what its pages were copied from goes, too")
+        self.assertEqual(0, self.resident())
 
     def test_a_changed_module_whose_page_was_evicted_is_filled_again_and_its_neighbours_are_not(self) -> None:
         one = self.model()
@@ -169,28 +164,17 @@ class Once(WithFile):
         # A page at the border of each table is two modules'.
         self.assertLessEqual(self.resident(), one.nbytes + 3 * PAGE)
 
-    def test_what_replaced_pages_were_copied_from_goes_at_the_end_of_the_prompt(self) -> None:
+    def test_a_lora_on_all_of_a_model_costs_one_copy(self) -> None:
         one = self.model()
         for module in one.modules:
             module.change(b"with a LoRA")
         one.load(dirty=True)
         one.forward()
         private = one.vbar._pages._shared.table.residency().private_bytes
-        self.assertEqual(2 * private, self.resident())
-        self.end_prompt()
-        self.assertEqual(private, self.resident())
+        self.assertTrue(daemon.wait_until(lambda: self.resident() == private), "before the prompt ends")
         one.forward()
         self.assertEqual((12, 12), (one.counts.filled, one.counts.resident))
         self.assertEqual(private, self.resident())
-
-    def test_a_table_that_is_used_as_the_file_has_it_stays_at_the_end_of_the_prompt(self) -> None:
-        one = self.model()
-        one.modules[5].change(b"with a LoRA")
-        one.load(dirty=True)
-        one.forward()
-        before = self.resident()
-        self.end_prompt()
-        self.assertEqual(before, self.resident())
 
 
 class SmallBudget(WithFile):
@@ -295,19 +279,19 @@ class TwoProcesses(WithFile):
         worker.join(30)
         self.assertEqual(0, worker.exitcode)
 
-    def test_what_replaced_pages_were_copied_from_stays_while_others_have_the_file(self) -> None:
+    def test_what_one_makes_private_stays_where_another_has_it_mapped(self) -> None:
         one = self.model()
+        worker, go = self.start()
+        shared = self.resident()
         for module in one.modules:
             module.change(b"with a LoRA")
         one.load(dirty=True)
         one.forward()
-        worker, go = self.start()
-        before = self.resident()
-        self.end_prompt()
-        self.assertEqual(before, self.resident())
+        private = one.vbar._pages._shared.table.residency().private_bytes
+        self.assertEqual(shared + private, self.resident())
         go.set()
         worker.join(30)
-        self.assertEqual(0, worker.exitcode)
+        self.assertEqual(0, worker.exitcode, "its bytes, and nothing read again")
 
     def test_one_that_is_killed_leaves_the_other_s_pages(self) -> None:
         one = self.model()

@@ -193,11 +193,6 @@ class VbarPages:
             return 0
         return self._held.let_go(lambda page: True, -(-nbytes // self.page_bytes)) * self.page_bytes
 
-    def drop_replaced(self) -> None:
-        """Pages of files that private ones were made of, at the end of a prompt."""
-        if self._shared is not None:
-            _count("freed_bytes", self._shared.drop_replaced())
-
     @property
     def mapped_bytes(self) -> int:
         """Pages of its own, and shared ones that nobody else has."""
@@ -369,12 +364,7 @@ def _all_tables() -> list[VbarPages]:
         return list(_tables)
 
 
-def drop_replaced_everywhere() -> None:
-    for table in _all_tables():
-        table.drop_replaced()
-
-
-safe_points.hold_pages(answer_wanted_everywhere, give_held_everywhere, drop_replaced_everywhere)
+safe_points.hold_pages(answer_wanted_everywhere, give_held_everywhere)
 
 
 def make_table(nbytes: int, index: int) -> PrivateTable | None:

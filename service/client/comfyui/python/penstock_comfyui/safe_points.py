@@ -31,17 +31,15 @@ _status: dict[str, Any] = {}
 _wanted = 0
 # Since the start.
 freed_bytes = 0
-# Of pages that keep a pin of ours: give up what was asked for, at an end or in a call; give up so many bytes. And what private
-# pages were made of, after the end of a prompt.
+# Of pages that keep a pin of ours: give up what was asked for, at an end or in a call; give up so many bytes.
 _answer_held: Callable[[bool], None] = lambda at_end: None
 _give_held: Callable[[int], int] = lambda nbytes: 0
-_drop_replaced: Callable[[], None] = lambda: None
 
 
-def hold_pages(answer: Callable[[bool], None], give: Callable[[int], int], drop: Callable[[], None]) -> None:
+def hold_pages(answer: Callable[[bool], None], give: Callable[[int], int]) -> None:
     """Who holds pages beside their users' pins says how they are given up."""
-    global _answer_held, _give_held, _drop_replaced
-    _answer_held, _give_held, _drop_replaced = answer, give, drop
+    global _answer_held, _give_held
+    _answer_held, _give_held = answer, give
 
 
 def in_call() -> None:
@@ -71,7 +69,6 @@ def end_prompt() -> None:
     """REQUIRES: the device has been waited for."""
     with_service(lambda service: _answer_held(True))
     with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
-    with_service(lambda service: _drop_replaced())
 
 
 def promised_to_others(own_bytes: Callable[[str], int], counted: Callable[[], Collection[str]]) -> int:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import penstock
+from penstock import errors
 from penstock.memory import AssembledTable
 from penstock_comfyui.layout import Weights
 from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
 
 
-# Pages of a file go with those that were replaced if these are so many times as many: they come back out of host memory.
-DROP_RATIO = 8
 # Beyond the service's serials, and those of pages that nobody vouches for.
 _contents = itertools.count((1 << 63) | (1 << 62))
 
@@ -38,7 +37,6 @@ class SharedPages:
         self.page_bytes = table.page_bytes
         self.pins = Pins()
         self.private_made = 0
-        self._replaced_pages = 0  # By private ones, since what they were copied from was dropped.
         self._pin = pin
         self._make_private = make_private
         self._content = next(_contents)
@@ -98,39 +96,26 @@ class SharedPages:
         """Of pages that go when this process gives them up: private ones, and those that nobody else has mapped."""
         return int(self.table.residency().alone_bytes)
 
-    def drop_replaced(self) -> int:
-        """Where most of the table is private, what that was copied from goes, unless another process has these files; the
-        bytes. The service can't take it out alone: what is still used as the file has it goes, too, hence not where that is
-        much. REQUIRES: the device has been waited for, and the library's agent may give pages."""
-        figures = self.table.residency()
-        clean = int(figures.mapped_bytes - figures.private_bytes)
-        if self._replaced_pages == 0 or self._replaced_pages * self.page_bytes < DROP_RATIO * clean or not self._alone():
-            return 0
-        self._replaced_pages = 0
-        return self._evict()
-
     def drop_unused(self) -> int:
-        """What the service has of these files, unless another process has them; the bytes. Pages that were replaced by
-        private ones are of these."""
-        return self._evict() if self._alone() else 0
-
-    def _evict(self) -> int:
+        """What the service has of these files, unless another process has them; the bytes."""
         service = link.service()
         if service is None:
             return 0
         try:
-            return sum(int(service.query("evict", {"checkpoint": handle})["evicted_bytes"]) for handle in self.table.handles)
+            found = link.answer(service.status)["checkpoints"]
+            if any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints):
+                return 0
+            return sum(self._evict(service, handle) for handle in self.table.handles)
         except (penstock.PenstockError, KeyError):
             return 0
 
-    def _alone(self) -> bool:
-        """No other process has these files, as far as the service says."""
+    @staticmethod
+    def _evict(service: penstock.Service, handle: int) -> int:
         try:
-            service = link.service()
-            found = service.status()["checkpoints"] if service is not None else []
-            return not any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints)
-        except (penstock.PenstockError, KeyError):
-            return False
+            return int(service.query("evict", {"checkpoint": handle})["evicted_bytes"])
+        except errors.DeadlineError:
+            link.check(service)  # Slow, or silent: then nothing more is asked.
+            return 0
 
     def _inside(self, offset: int, nbytes: int) -> int:
         """Up to the table's last byte: the rest of its last page can be used all the same."""
@@ -165,7 +150,6 @@ class SharedPages:
         if any(not serial & 1 for serial in signature):
             return None  # Kept from a connection that is lost: nobody knows any more which bytes are whose.
         self.private_made += shared
-        self._replaced_pages += shared
         self._written[offset] = tuple(signature)
         return signature
 
