@@ -39,8 +39,8 @@ Outcome<std::unique_ptr<Client>> Client::connect(ClientOptions options) {
                             client.get());
   if (!agent) return tl::unexpected(to_failure(agent.error(), "the library can't start"));
   client->agent_ = std::move(*agent);
-  auto greeted = greet(client->options_.socket, client->options_.name,
-                       monotonic_now() + client->options_.connect_timeout);
+  auto greeted =
+      greet(client->options_.socket, client->options_.name, deadline_in(client->options_.connect_timeout));
   if (!greeted) return tl::unexpected(std::move(greeted.error()));
   if (auto adopted = client->adopt(std::move(greeted->socket), std::move(greeted->reply)); !adopted) {
     return tl::unexpected(std::move(adopted.error()));
@@ -88,7 +88,7 @@ Outcome<std::uint64_t> Client::connected(Nanoseconds deadline) {
   connecting_ = true;
   lock.unlock();
   auto greeted =
-      greet(options_.socket, options_.name, std::min(deadline, monotonic_now() + options_.connect_timeout));
+      greet(options_.socket, options_.name, std::min(deadline, deadline_in(options_.connect_timeout)));
   Outcome<std::uint64_t> epoch = tl::unexpected(Failure{});
   if (greeted) {
     epoch = adopt(std::move(greeted->socket), std::move(greeted->reply));

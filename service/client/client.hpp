@@ -4,6 +4,7 @@
 // Order of locks: opening_, copying_, booking_, Control's, state_, Paging's, the fork gate's, EventQueue's. None is held while a callback runs.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -30,6 +31,7 @@ struct ClientOptions {
   std::string socket;
   std::string name;
   Nanoseconds connect_timeout{};
+  Nanoseconds answer_timeout = never;  // What no call waits beyond, on top of a time of its own.
   bool reconnect = true;
   pst_event_callback callback = nullptr;
   void* callback_context = nullptr;
@@ -68,6 +70,13 @@ class Client final : private ControlListener {
   EventQueue& events() { return *events_; }
   std::uint32_t session();
   std::vector<wire::Device> devices();
+
+  // How long a request may be unanswered for which that is usual.
+  Nanoseconds patience(Nanoseconds usual) const { return std::min(usual, options_.answer_timeout); }
+  // On top of a time that the service keeps itself.
+  Nanoseconds patience_beyond(Nanoseconds time) const {
+    return time == never ? never : time + patience(std::chrono::seconds(30));
+  }
 
   // A request on the present connection, or on a new one when that was lost. `patience`: see Control::call.
   template <class Expected>
@@ -133,9 +142,9 @@ class Client final : private ControlListener {
   void lose(std::uint64_t epoch, const Failure& failure);
 
   // All of these: under opening_.
-  Outcome<void> give_handle(Checkpoint& checkpoint, std::uint64_t epoch);
+  Outcome<void> give_handle(Checkpoint& checkpoint, std::uint64_t epoch, Nanoseconds deadline);
   Outcome<std::uint64_t> attach(OpenTable& table, Nanoseconds deadline);
-  Outcome<Reply> request_table(TableRecipe& recipe, std::uint64_t epoch);
+  Outcome<Reply> request_table(TableRecipe& recipe, std::uint64_t epoch, Nanoseconds deadline);
   using OpenTables = std::vector<std::unique_ptr<OpenTable>>;
   // Open here, or closed and not unmapped yet: that has no users then. Null: neither.
   Outcome<OpenTable*> find(const TableRecipe& recipe);
@@ -198,7 +207,7 @@ class Client final : private ControlListener {
 template <class Expected>
 Outcome<Reply> Client::ask(const wire::ClientMessage& message, Nanoseconds patience,
                            std::span<const int> fds) {
-  const auto epoch = connected(patience == never ? never : monotonic_now() + patience);
+  const auto epoch = connected(deadline_in(patience));
   if (!epoch) return tl::unexpected(epoch.error());
   return ask_on<Expected>(*epoch, message, patience, fds);
 }

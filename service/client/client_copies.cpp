@@ -15,7 +15,7 @@ namespace penstock {
 namespace {
 
 // More than any request waits for that nobody has to make room for.
-constexpr Nanoseconds booking_patience = std::chrono::seconds(30);
+constexpr Nanoseconds usual_patience = std::chrono::seconds(30);
 
 // Once a process and GPU. A library has no log of its own.
 void say_that_nothing_is_shared(const GpuDescription& gpu, bool counted) {
@@ -122,7 +122,7 @@ Outcome<std::uint64_t> Client::book_copy(const std::string& gpu, std::uint64_t b
     message.copy = ++last_booked_;
     booked_.emplace(message.copy, message);
   }
-  const auto reply = ask<wire::Done>(message, booking_patience);
+  const auto reply = ask<wire::Done>(message, patience(usual_patience));
   if (reply) return message.copy;
   unbook_copy(message.copy);
   // A GPU that the configuration turns off, or that the service does not see: as much the user's as the programs'.

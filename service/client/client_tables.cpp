@@ -18,15 +18,20 @@ namespace penstock {
 namespace {
 
 // How long the service may be silent about one request that has no time of its own.
-constexpr Nanoseconds patience = std::chrono::seconds(120);
+constexpr Nanoseconds usual_patience = std::chrono::seconds(120);
 
 Failure broken_rule(std::string text) { return {FailureKind::protocol_violation, std::move(text), ""}; }
 
-Outcome<Reply> open_checkpoint(Client& client, std::uint64_t epoch, const CheckpointFile& file) {
+Nanoseconds until(Nanoseconds deadline) {
+  return deadline == never ? never : std::max(deadline - monotonic_now(), Nanoseconds(0));
+}
+
+Outcome<Reply> open_checkpoint(Client& client, std::uint64_t epoch, const CheckpointFile& file,
+                               Nanoseconds deadline) {
   wire::OpenCheckpoint message{.name = file.name, .files = {}, .more = false};
   message.files.push_back({.name = file.name, .direct = static_cast<bool>(file.direct)});
   const int fds[] = {file.cached.get(), file.direct.get()};
-  return client.ask_on<wire::CheckpointReply>(epoch, message, patience,
+  return client.ask_on<wire::CheckpointReply>(epoch, message, until(deadline),
                                               std::span(fds).first(file.direct ? 2 : 1));
 }
 
@@ -110,9 +115,10 @@ Outcome<Parts> parts_of(Reply& reply, std::uint64_t epoch) {
 }  // namespace
 
 Outcome<std::shared_ptr<Checkpoint>> Client::open(CheckpointFile file) {
-  const auto epoch = connected(monotonic_now() + patience);
+  const Nanoseconds deadline = monotonic_now() + patience(usual_patience);
+  const auto epoch = connected(deadline);
   if (!epoch) return tl::unexpected(epoch.error());
-  auto reply = open_checkpoint(*this, *epoch, file);
+  auto reply = open_checkpoint(*this, *epoch, file, deadline);
   if (!reply) return tl::unexpected(std::move(reply.error()));
   auto checkpoint = Checkpoint::make(std::move(file), std::move(*reply));
   if (!checkpoint) return tl::unexpected(std::move(checkpoint.error()));
@@ -129,13 +135,14 @@ void Client::close(std::shared_ptr<Checkpoint> checkpoint) {
 std::optional<std::uint64_t> Client::handle_of(Checkpoint& checkpoint) {
   const std::lock_guard lock(opening_);
   const auto epoch = present_connection();
-  if (!epoch || !give_handle(checkpoint, *epoch)) return std::nullopt;
+  const Nanoseconds deadline = monotonic_now() + patience(usual_patience);
+  if (!epoch || !give_handle(checkpoint, *epoch, deadline)) return std::nullopt;
   return checkpoint.handle;
 }
 
-Outcome<void> Client::give_handle(Checkpoint& checkpoint, std::uint64_t epoch) {
+Outcome<void> Client::give_handle(Checkpoint& checkpoint, std::uint64_t epoch, Nanoseconds deadline) {
   if (checkpoint.epoch == epoch) return {};
-  auto reply = open_checkpoint(*this, epoch, checkpoint.file());
+  auto reply = open_checkpoint(*this, epoch, checkpoint.file(), deadline);
   if (!reply) return tl::unexpected(std::move(reply.error()));
   const auto& told = std::get<wire::CheckpointReply>(reply->message);
   if (told.id != checkpoint.id() || told.file_bytes != checkpoint.file_bytes()) {
@@ -165,26 +172,27 @@ Outcome<OpenTable*> Client::open(TableRecipe recipe) {
   }
   auto table = std::make_unique<OpenTable>();
   table->recipe = std::move(recipe);
-  auto attached = attach(*table, monotonic_now() + patience);
+  auto attached = attach(*table, monotonic_now() + patience(usual_patience));
   if (!attached) return tl::unexpected(std::move(attached.error()));
   tables_.push_back(std::move(table));
   return tables_.back().get();
 }
 
-Outcome<Reply> Client::request_table(TableRecipe& recipe, std::uint64_t epoch) {
+Outcome<Reply> Client::request_table(TableRecipe& recipe, std::uint64_t epoch, Nanoseconds deadline) {
   const auto found = device(recipe.device.c_str());
   if (!found) return tl::unexpected(found.error());
   recipe.message.device = found->index;
   recipe.message.checkpoints.clear();
   for (const auto& checkpoint : recipe.checkpoints) {
-    if (auto given = give_handle(*checkpoint, epoch); !given) return tl::unexpected(std::move(given.error()));
+    if (auto given = give_handle(*checkpoint, epoch, deadline); !given)
+      return tl::unexpected(std::move(given.error()));
     recipe.message.checkpoints.push_back(checkpoint->handle);
   }
-  if (recipe.manifest.empty()) return ask_on<wire::TableReply>(epoch, recipe.message, patience);
+  if (recipe.manifest.empty()) return ask_on<wire::TableReply>(epoch, recipe.message, until(deadline));
   const auto manifest = make_sealed_blob("penstock-manifest", recipe.manifest);
   if (!manifest) return tl::unexpected(to_failure(manifest.error(), "the manifest can't be sent"));
   const int fds[] = {manifest->get()};
-  return ask_on<wire::TableReply>(epoch, recipe.message, patience, fds);
+  return ask_on<wire::TableReply>(epoch, recipe.message, until(deadline), fds);
 }
 
 Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
@@ -198,7 +206,9 @@ Outcome<std::uint64_t> Client::attach(OpenTable& open, Nanoseconds deadline) {
     const auto gpu = vendor ? gpus_.find(*vendor, wanted->facts.id) : ProcessGpu{};
     if (!gpu) return tl::unexpected(gpu.error());
   }
-  auto reply = request_table(open.recipe, *epoch);
+  // A fault's own time may be long, or none at all.
+  auto reply =
+      request_table(open.recipe, *epoch, std::min(deadline, monotonic_now() + patience(usual_patience)));
   if (!reply) return tl::unexpected(std::move(reply.error()));
   auto shape = shape_of(std::get<wire::TableReply>(reply->message), open.recipe);
   auto parts = shape ? parts_of(*reply, *epoch) : tl::unexpected(shape.error());
@@ -294,10 +304,10 @@ Outcome<std::uint64_t> Client::free(const char* id, std::uint64_t bytes, Nanosec
   if (!found) return tl::unexpected(found.error());
   std::uint64_t freed = found->paging->give_back(bytes, deadline);
   if (freed >= bytes) return freed;
-  const Nanoseconds left = std::max(deadline - monotonic_now(), Nanoseconds(0));
+  const Nanoseconds left = until(deadline);
   const auto timeout = deadline == never ? UINT64_MAX : static_cast<std::uint64_t>(left.count());
   const wire::Free message{.device = found->index, .bytes = bytes - freed, .timeout_ns = timeout};
-  const auto reply = ask<wire::FreeReply>(message, deadline == never ? never : left + patience);
+  const auto reply = ask<wire::FreeReply>(message, patience_beyond(left));
   if (reply) return freed + std::get<wire::FreeReply>(reply->message).freed_bytes;
   if (freed > 0) return freed;
   return tl::unexpected(reply.error());

@@ -16,13 +16,22 @@ constexpr Nanoseconds post_patience = std::chrono::seconds(5);
 
 Failure no_connection() { return {FailureKind::disconnected, "the connection to the service is lost", ""}; }
 
-Nanoseconds after(Nanoseconds patience) { return patience == never ? never : monotonic_now() + patience; }
-
 Failure too_late(Nanoseconds patience) {
   return {FailureKind::deadline,
           fmt::format("the service did not answer within {:.1f} s",
                       std::chrono::duration<double>(patience).count()),
           "is it stopped, or does it wait for a file system that hangs?"};
+}
+
+// Gives back what an answer brought that nobody waits for any more. Nothing: it brought nothing.
+std::optional<wire::ClientMessage> undo_of(const wire::ServiceMessage& late) {
+  if (const auto* opened = std::get_if<wire::CheckpointReply>(&late))
+    return wire::CloseCheckpoint{opened->checkpoint};
+  if (const auto* opened = std::get_if<wire::TableReply>(&late)) return wire::CloseTable{opened->table};
+  if (const auto* admitted = std::get_if<wire::AdmitReply>(&late)) return wire::ReleaseGrant{admitted->grant};
+  if (const auto* made = std::get_if<wire::BufferReply>(&late)) return wire::FreeBuffer{made->buffer};
+  if (const auto* added = std::get_if<wire::FileReply>(&late)) return wire::DropFile{added->file};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -93,7 +102,7 @@ Outcome<void> Control::send(const Started& to, const wire::ClientMessage& messag
 Outcome<Reply> Control::ask(std::uint64_t epoch, const wire::ClientMessage& message, Nanoseconds patience,
                             std::span<const int> fds) {
   Call call;
-  Nanoseconds deadline = after(patience);
+  Nanoseconds deadline = deadline_in(patience);
   std::unique_lock lock(mutex_);
   const auto started = start(lock, epoch, &call, deadline);
   if (!started) return tl::unexpected(started.error());
@@ -105,7 +114,7 @@ Outcome<Reply> Control::ask(std::uint64_t epoch, const wire::ClientMessage& mess
     return tl::unexpected(std::move(sent.error()));
   }
   const auto step = [&] {
-    if (std::exchange(call.progressed, false)) deadline = after(patience);
+    if (std::exchange(call.progressed, false)) deadline = deadline_in(patience);
   };
   while (!socket_.wait(
       lock, call, deadline, [this] { receive(); }, step)) {
@@ -123,7 +132,7 @@ Outcome<Reply> Control::ask(std::uint64_t epoch, const wire::ClientMessage& mess
 }
 
 void Control::post(std::uint64_t epoch, const wire::ClientMessage& message) {
-  const Nanoseconds deadline = after(post_patience);
+  const Nanoseconds deadline = deadline_in(post_patience);
   std::unique_lock lock(mutex_);
   const auto started = start(lock, epoch, nullptr, deadline);
   lock.unlock();
@@ -182,10 +191,21 @@ void Control::answer(std::uint64_t request, Outcome<Reply> reply) {
     for_room_.front()->ready.notify_one();
     for_room_.erase(for_room_.begin());
   }
-  if (call == nullptr) return;  // Its descriptors are closed with it.
+  if (call == nullptr) return give_back(reply);  // Its descriptors are closed with it.
   call->answer = std::move(reply);
   call->done = true;
   call->ready.notify_one();
+}
+
+void Control::give_back(const Outcome<Reply>& late) {
+  const auto undo = late ? undo_of(late->message) : std::nullopt;
+  if (!undo) return;
+  const auto* const table = std::get_if<wire::TableReply>(&late->message);
+  const Started request{++last_request_, socket_.shared()};
+  calls_.emplace(request.request, nullptr);
+  // The socket of a device comes with the first table there, once a connection.
+  if ((table == nullptr || !table->device_socket) && send(request, *undo, {}, Nanoseconds(0))) return;
+  break_off({FailureKind::deadline, "an answer came too late to be used, and could not be given back", ""});
 }
 
 void Control::descriptors_lost(std::span<const std::byte> datagram) {

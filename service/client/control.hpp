@@ -48,7 +48,8 @@ class Control {
   std::optional<Failure> broken(std::uint64_t epoch);
   void serve();
 
-  // A reply of the type asked for, or the failure that the service told. `deadline` counts from the last progress.
+  // A reply of the type asked for, or the failure that the service told. `patience` counts from the last progress; what an
+  // answer brings that comes later is given back.
   template <class Expected>
   Outcome<Reply> call(std::uint64_t epoch, const wire::ClientMessage& message, Nanoseconds patience,
                       std::span<const int> fds = {});
@@ -71,12 +72,13 @@ class Control {
   // Numbers a request once fewer than the allowed number are unanswered. `call` null: nobody waits for the answer.
   Outcome<Started> start(std::unique_lock<std::mutex>& lock, std::uint64_t epoch, Call* call,
                          Nanoseconds deadline);
-  // REQUIRES: mutex_ is not held.
+  // May wait until the deadline. REQUIRES: mutex_ is not held then.
   Outcome<void> send(const Started& to, const wire::ClientMessage& message, std::span<const int> fds,
                      Nanoseconds deadline);
   void receive();
   void handle(std::span<const std::byte> datagram);
   void answer(std::uint64_t request, Outcome<Reply> reply);
+  void give_back(const Outcome<Reply>& late);
   // The answer came, but this process could not take its descriptors.
   void descriptors_lost(std::span<const std::byte> datagram);
   void break_off(Failure failure);

@@ -19,7 +19,7 @@ namespace penstock {
 namespace {
 
 // The service looks at the file's metadata alone, and gives up by itself.
-constexpr Nanoseconds patience = std::chrono::seconds(60);
+constexpr Nanoseconds usual_patience = std::chrono::seconds(60);
 
 std::int64_t nanoseconds(const statx_timestamp& time) {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
@@ -77,8 +77,8 @@ Outcome<std::shared_ptr<const ReadableFile>> ReadableFiles::find(Client& client,
   if (!file) return tl::unexpected(std::move(file.error()));
   std::vector<int> fds{file->cached.get()};
   if (file->direct) fds.push_back(file->direct.get());
-  const auto reply =
-      client.ask_on<wire::FileReply>(epoch, wire::AddFile{file->name, fds.size() == 2}, patience, fds);
+  const auto reply = client.ask_on<wire::FileReply>(epoch, wire::AddFile{file->name, fds.size() == 2},
+                                                    client.patience(usual_patience), fds);
   if (!reply) return tl::unexpected(reply.error());
   const auto& told = std::get<wire::FileReply>(reply->message);
   auto added = std::make_shared<ReadableFile>(client, *mark, epoch, told.file);

@@ -21,6 +21,9 @@
 
 namespace penstock {
 
+// `never` stays `never`.
+inline Nanoseconds deadline_in(Nanoseconds time) { return time == never ? never : monotonic_now() + time; }
+
 // One thread that waits for something. Lives on its stack.
 struct Waiter {
   bool done = false;

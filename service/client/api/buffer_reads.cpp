@@ -42,7 +42,7 @@ Outcome<void> read(pst_client& owner, const Share& share, int fd, std::uint64_t 
                                                                      .buffer_offset = share.offset,
                                                                      .bytes = share.bytes,
                                                                      .timeout_ns = timeout_ns},
-                                                      patience_for(timeout_ns));
+                                                      owner.client->patience_beyond(time_of(timeout_ns)));
   if (!reply) return tl::unexpected(reply.error());
   return (*file)->verify_unchanged(fd);
 }

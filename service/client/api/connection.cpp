@@ -22,19 +22,16 @@ pst_status report_invalid(const pst_client* owner, const char* what) {
   return report(owner, Failure{FailureKind::invalid_argument, what, ""});
 }
 
-Nanoseconds deadline_after(std::uint64_t timeout_ns) {
+Nanoseconds time_of(std::uint64_t timeout_ns) {
   constexpr std::uint64_t far = 10ull * 365 * 24 * 3600 * 1'000'000'000;
-  return timeout_ns > far ? never : monotonic_now() + Nanoseconds(static_cast<std::int64_t>(timeout_ns));
+  return timeout_ns > far ? never : Nanoseconds(static_cast<std::int64_t>(timeout_ns));
 }
 
-Nanoseconds patience_for(std::uint64_t timeout_ns) {
-  constexpr std::uint64_t far = 10ull * 365 * 24 * 3600 * 1'000'000'000;
-  return timeout_ns > far ? never : Nanoseconds(static_cast<std::int64_t>(timeout_ns)) + grace;
-}
+Nanoseconds deadline_after(std::uint64_t timeout_ns) { return deadline_in(time_of(timeout_ns)); }
 
 namespace {
 
-constexpr std::uint64_t default_connect_timeout_ns = 5'000'000'000;
+constexpr Nanoseconds default_connect_timeout = std::chrono::seconds(5);
 
 std::string socket_path(const char* given) {
   if (given != nullptr) return given;
@@ -66,12 +63,13 @@ pst_status pst_connect(const pst_connect_options* options, pst_client** client) 
   if (given.event_delivery > PST_EVENTS_CALLBACK || calls_back != (given.callback != nullptr)) {
     return report_invalid(nullptr, "a callback goes with PST_EVENTS_CALLBACK, and with nothing else");
   }
+  const Nanoseconds answer_timeout = given.answer_timeout_ns == 0 ? never : time_of(given.answer_timeout_ns);
   auto connected = Client::connect(
       {.socket = socket_path(given.socket),
        .name = given.name != nullptr ? given.name : ::program_invocation_short_name,
-       .connect_timeout = patience_for(given.connect_timeout_ns == 0 ? default_connect_timeout_ns
-                                                                     : given.connect_timeout_ns) -
-                          grace,
+       .connect_timeout = given.connect_timeout_ns == 0 ? std::min(default_connect_timeout, answer_timeout)
+                                                        : time_of(given.connect_timeout_ns),
+       .answer_timeout = answer_timeout,
        .reconnect = given.no_reconnect == 0,
        .callback = given.callback,
        .callback_context = given.callback_context});

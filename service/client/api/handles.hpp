@@ -129,9 +129,7 @@ bool copy_out(Struct from, Struct* to) {
 pst_status query(pst_client* client, const char* what, std::string arguments, char** json);
 
 Nanoseconds deadline_after(std::uint64_t timeout_ns);
-
-// What the service is given on top of a time that it keeps itself.
-inline constexpr Nanoseconds grace = std::chrono::seconds(30);
-Nanoseconds patience_for(std::uint64_t timeout_ns);
+// As a span; `never` where it is so long.
+Nanoseconds time_of(std::uint64_t timeout_ns);
 
 }  // namespace penstock

@@ -12,7 +12,7 @@ namespace penstock {
 namespace {
 
 // For requests that the service answers without waiting for anybody.
-constexpr Nanoseconds patience = std::chrono::seconds(60);
+constexpr Nanoseconds usual_patience = std::chrono::seconds(60);
 
 std::uint64_t end_of(const pst_host_buffer& buffer) {
   return buffer.pieces.empty() ? 0 : buffer.pieces.back().end();
@@ -21,6 +21,7 @@ std::uint64_t end_of(const pst_host_buffer& buffer) {
 // Asks for memory behind the last piece. Under the buffer's mutex.
 pst_status add_piece(pst_host_buffer& buffer, std::uint64_t bytes) {
   pst_client* const owner = buffer.owner;
+  const Nanoseconds patience = owner->client->patience(usual_patience);
   const auto epoch = owner->client->connected(monotonic_now() + patience);
   if (!epoch) return report(owner, epoch.error());
   const auto reply = owner->client->ask_on<wire::BufferReply>(*epoch, wire::CreateBuffer{bytes}, patience);
@@ -71,7 +72,8 @@ pst_status cut(pst_host_buffer& buffer, std::uint64_t bytes) {
   pst_host_buffer::Piece& last = buffer.pieces.back();
   last.bytes = kept - last.at;
   const auto reply = owner->client->ask_on<wire::Done>(
-      last.epoch, wire::TruncateBuffer{last.number, std::min(bytes - last.at, last.bytes)}, patience);
+      last.epoch, wire::TruncateBuffer{last.number, std::min(bytes - last.at, last.bytes)},
+      owner->client->patience(usual_patience));
   return reply ? PST_DONE : report(owner, reply.error());
 }
 

@@ -24,8 +24,8 @@ pst_status pst_admit(pst_client* client, const pst_demand* demand, pst_grant** g
                             .work_bytes = wanted.work_bytes,
                             .minimum_work_bytes = wanted.minimum_work_bytes,
                             .timeout_ns = wanted.timeout_ns};
-  const auto reply =
-      client->client->ask_on<wire::AdmitReply>(*epoch, message, patience_for(wanted.timeout_ns));
+  const auto reply = client->client->ask_on<wire::AdmitReply>(
+      *epoch, message, client->client->patience_beyond(time_of(wanted.timeout_ns)));
   if (!reply) return report(client, reply.error());
   const auto& told = std::get<wire::AdmitReply>(reply->message);
   *grant =

@@ -44,8 +44,8 @@ pst_status query(pst_client* client, const char* what, std::string arguments, ch
                   Failure{FailureKind::invalid_argument, fmt::format("{} is no question", quote(what)),
                           "status, explain, load, evict, doctor"});
   }
-  const auto reply =
-      client->client->ask<wire::QueryReply>(wire::Query{found->kind, std::move(arguments)}, silence_max);
+  const auto reply = client->client->ask<wire::QueryReply>(wire::Query{found->kind, std::move(arguments)},
+                                                           client->client->patience(silence_max));
   if (!reply) return report(client, reply.error());
   const auto& told = std::get<wire::QueryReply>(reply->message);
   if (reply->fds.size() == 0) {

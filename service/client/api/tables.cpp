@@ -57,7 +57,8 @@ Outcome<TableRecipe> start_recipe(pst_client* client, TableKind kind, const pst_
   const pst_table_options given = copy_in(options);
   if (given.mode > PST_COOPERATIVE)
     return fail(FailureKind::invalid_argument, fmt::format("{} is no revoke mode", given.mode));
-  const auto connected = client->client->connected(monotonic_now() + grace);
+  const auto connected =
+      client->client->connected(monotonic_now() + client->client->patience_beyond(Nanoseconds(0)));
   if (!connected) return tl::unexpected(connected.error());
   const auto device = client->client->device(given.device);
   if (!device) return start_copy(client, kind, given, device.error());

@@ -138,7 +138,8 @@ typedef struct {
   uint32_t no_reconnect;       /* 1: a lost service stays lost; 0: calls try to connect again */
   pst_event_callback callback; /* with PST_EVENTS_CALLBACK: runs on the library's thread */
   void* callback_context;
-  uint64_t connect_timeout_ns; /* 0: 5 s */
+  uint64_t connect_timeout_ns; /* 0: 5 s, and no longer than answer_timeout_ns */
+  uint64_t answer_timeout_ns;  /* silence borne beyond a call's timeout; 0: 30 s, 120 s where it has none */
 } pst_connect_options;
 
 /* NULL options: defaults. PST_UNREACHABLE, PST_PROTOCOL_MISMATCH (both numbers in the text), PST_NOT_PERMITTED. */

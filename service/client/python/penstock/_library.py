@@ -18,7 +18,7 @@ DONE = 0
 class ConnectOptions(ctypes.Structure):
     _fields_ = [("size", c_uint32), ("socket", c_char_p), ("name", c_char_p), ("event_delivery", c_uint32),
                 ("no_reconnect", c_uint32), ("callback", c_void_p), ("callback_context", c_void_p),
-                ("connect_timeout_ns", c_uint64)]
+                ("connect_timeout_ns", c_uint64), ("answer_timeout_ns", c_uint64)]
 
 
 class Event(ctypes.Structure):

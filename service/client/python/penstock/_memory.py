@@ -27,11 +27,13 @@ _SLICE_NS = 5_000_000_000
 class Connection:
     """Owns a pst_client."""
 
-    def __init__(self, socket: str | os.PathLike[str] | None, name: str | None = None) -> None:
+    def __init__(self, socket: str | os.PathLike[str] | None, name: str | None = None,
+                 answer_timeout: float | None = None) -> None:
         self.process = os.getpid()
         options = sized(_library.ConnectOptions)
         options.socket = os.fsencode(socket) if socket is not None else None
         options.name = name.encode() if name is not None else None
+        options.answer_timeout_ns = nanoseconds(answer_timeout) if answer_timeout is not None else 0
         self.handle = c_void_p()
         check(library.pst_connect(ctypes.byref(options), ctypes.byref(self.handle)), None)
         at_end(self, library.pst_disconnect, self.handle)

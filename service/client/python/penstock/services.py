@@ -55,9 +55,10 @@ class Grant:
 class Service:
     """One client of the service; from `penstock.connect`. Usable from several threads."""
 
-    def __init__(self, socket: str | os.PathLike[str] | None, device: str | None, name: str | None = None) -> None:
+    def __init__(self, socket: str | os.PathLike[str] | None, device: str | None, name: str | None = None,
+                 answer_timeout: float | None = None) -> None:
         self.device = device
-        self._connection: Connection | None = Connection(socket, name)
+        self._connection: Connection | None = Connection(socket, name, answer_timeout)
         self._checkpoints: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
         self._pressure: PressureThread | None = None
         # A GPU that the service does not have may be one of this process, with copies of its own.
@@ -230,10 +231,11 @@ def _open_source(source: Any) -> tuple[int, str]:
 
 
 def connect(socket: str | os.PathLike[str] | None = None, device: str | None = None,
-            name: str | None = None) -> Service:
+            name: str | None = None, answer_timeout: float | None = None) -> Service:
     """Connects to penstockd: $PENSTOCK_SOCKET or /run/penstock/penstock.sock unless told otherwise. `name` is shown by
-    `penstock status`; None: the process's own.
+    `penstock status`; None: the process's own. `answer_timeout`: seconds that a call waits for a service that is silent,
+    beyond the call's own timeout where it has one; None: up to two minutes.
 
     Raises UnreachableError, ProtocolMismatchError, NotPermittedError.
     """
-    return Service(socket, device, name)
+    return Service(socket, device, name, answer_timeout)
