@@ -8,13 +8,17 @@ import ctypes
 import time
 import unittest
 import unittest.mock
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import penstock
 from comfyui.management import boundaries_of
+from comfyui.recorded_caller import filed_model
 from comfyui.seam import KIB, MIB, WithSeam, daemon
-from penstock_comfyui import holdings, host_memory, link as links, panel, safe_points
+from penstock import errors
+from penstock.memory import Piece
+from penstock_comfyui import holdings, host_memory, link as links, pager, panel, safe_points, shared_tables
 from penstock_comfyui.link import SilentError, link
 
 LIMIT = 0.3
@@ -86,6 +90,59 @@ class Silent(WithSeam):
         link._next_try = 0  # The time is over.
         buffer.truncate(host_memory.GRANULE - 1)
         self.assertEqual(host_memory.GRANULE, buffer.granted)
+
+    def test_one_that_stops_right_after_an_answer_is_waited_for_once_and_not_for_long(self) -> None:
+        """Whatever the call is: the library has the same limit in all of them."""
+        path = self.daemon.folder / "m.safetensors"
+        caller = filed_model(path, 12, 200 * KIB)
+        buffer = host_memory.LockedBuffer(3 * host_memory.GRANULE)
+        buffer.extend(2 * host_memory.GRANULE)
+        files = {"cut": lambda: buffer.truncate(host_memory.GRANULE), "grown": lambda: self.refused(buffer),
+                 "private": lambda: self.assertIsNone(pager.make_table(MIB, 0)),
+                 "shared": lambda: self.assertIsNone(self.share(path)), "opened": lambda: self.open(path),
+                 "freed": lambda: caller.vbar._pages._shared and caller.vbar._pages._shared.drop_unused()}
+        caller.load()
+        resume = self.stop_service()
+        for name, call in files.items():
+            link._next_try, link._away, link._heard = 0.0, False, time.monotonic() + 3600  # It has answered just now.
+            with self.subTest(name), self.assertLogs("penstock", "WARNING"):
+                links._said.clear()
+                self.assertLess(self.took(call), 2 * LIMIT + links.LIBRARY_SECONDS + 2)
+                self.assertIsNone(link.present())
+        resume()
+
+    def share(self, path: Path) -> Any:
+        with open(path, "rb") as file:
+            return shared_tables.make_table([file.fileno()], [Piece(0, 0, 512, 512, "U8", "U8")], 0)
+
+    def open(self, path: Path) -> None:
+        """As `reads` does it."""
+        service = link.present()
+        assert service is not None
+        with self.assertRaises(SilentError):
+            link.patiently(service, lambda: service.open(path))
+
+    def refused(self, buffer: host_memory.LockedBuffer) -> None:
+        with self.assertRaises(RuntimeError):
+            buffer.extend(2 * host_memory.GRANULE)
+
+    def test_a_slow_file_is_waited_for_while_the_service_answers(self) -> None:
+        service = link.service()
+        assert service is not None
+        late = iter((errors.DeadlineError("slow"), errors.DeadlineError("slow"), None))
+
+        def opened() -> str:
+            problem = next(late)
+            if problem is not None:
+                raise problem
+            return "opened"
+
+        self.assertEqual("opened", link.patiently(service, opened))
+        with unittest.mock.patch.object(links, "OPEN_SECONDS", 0), self.assertRaises(errors.DeadlineError) as slow:
+            late = iter((errors.DeadlineError("slow"),))
+            link.patiently(service, opened)
+        self.assertNotIsInstance(slow.exception, SilentError)
+        self.assertIs(service, link.present())
 
     def test_a_greeting_that_is_not_answered_is_not_waited_for_at_each_load(self) -> None:
         for limit, retry in ((0.0, links.SILENT_SECONDS), (3600.0, links.RETRY_SECONDS)):

@@ -81,10 +81,11 @@ class LockedBuffer:
         """False: this process has to read it. RuntimeError: nobody can."""
         # What this process writes itself has another identity each time.
         written = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
-        if self._buffer is None or written or not link.may_ask or link.is_silent():
+        buffer, service = self._buffer, link.service() if link.may_ask else None
+        if buffer is None or written or service is None:
             return False
         try:
-            self._buffer.read(offset, descriptor, file_offset, nbytes, READ_SECONDS)
+            link.patiently(service, lambda: buffer.read(offset, descriptor, file_offset, nbytes, READ_SECONDS))
         except AWAY as error:
             link.away(error)
             return False
@@ -106,12 +107,14 @@ class LockedBuffer:
 
     def _grow(self, wanted: int) -> None:
         rounded = min(-(-wanted // GRANULE) * GRANULE, self.nbytes_max)
-        if not link.may_ask or link.is_silent():
+        service = link.service() if link.may_ask else None
+        if service is None:
             raise RuntimeError("penstock: the service is away")
         # The exact size where a granule finds no room.
         for size in dict.fromkeys((rounded, wanted)):
             try:
-                self._open().grow(size)
+                buffer = self._open(service)
+                link.patiently(service, lambda: buffer.grow(size))
                 self._granted = size
                 return
             except (*AWAY, errors.DeadlineError) as error:
@@ -122,11 +125,8 @@ class LockedBuffer:
         say_once(f"no locked memory for host buffers now ({last.kind}); ComfyUI uses what it has")
         raise RuntimeError(f"penstock: {last}") from last
 
-    def _open(self) -> HostBuffer:
+    def _open(self, service: penstock.Service) -> HostBuffer:
         if self._buffer is None:
-            service = link.service()
-            if service is None:
-                raise RuntimeError("penstock: the service is away")
             self._buffer = service.host_buffer(self.nbytes_max)
         return self._buffer
 

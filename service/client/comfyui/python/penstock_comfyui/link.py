@@ -27,6 +27,8 @@ RETRY_SECONDS = 2.0
 # After a call that found no end: waiting for the next one would cost more than streaming does.
 SILENT_SECONDS = 60.0
 QUESTION_SECONDS = 2.0  # For an answer that nobody has to work for.
+LIBRARY_SECONDS = 1.0  # So much longer the library itself waits, where no thread of ours does: who is first decides alone.
+OPEN_SECONDS = 30.0  # For a file that is slow, while the service answers other questions.
 HEARD_SECONDS = 2.0  # An answer is a sign of life for so long.
 
 _said: set[str] = set()
@@ -55,8 +57,8 @@ class Link:
         os.register_at_fork(after_in_child=self._start_over)
 
     def service(self) -> penstock.Service | None:
-        """None while the service is away. Asked for again at most every RETRY_SECONDS. Calls of the library may wait for minutes
-        for a service that is stopped: it has shown a sign of life just now."""
+        """None while the service is away. Asked for again at most every RETRY_SECONDS. One that is there has shown a sign of life
+        just now; of one that stops after that, each call of the library finds out by itself."""
         with self._lock:
             if not self._may_try():
                 return None
@@ -66,8 +68,8 @@ class Link:
         return found if self._lives(found) else None
 
     def answer(self, ask: Callable[[], _Value], seconds: float | None = None) -> _Value:
-        """What the service answers, or what `ask` raises. SilentError: nothing in time, and it counts as away. The library would wait
-        for longer, so that a thread of the question's own does: `ask` may use no GPU, and what comes too late is dropped."""
+        """What the service answers, or what `ask` raises. SilentError: nothing in time, and it counts as away. A thread of the
+        question's own waits: `ask` may use no GPU, and what comes too late is dropped."""
         answers: queue.SimpleQueue[tuple[_Value | None, BaseException | None]] = queue.SimpleQueue()
         try:
             threading.Thread(target=_run, args=(ask, answers), name="penstock-question", daemon=True).start()
@@ -91,6 +93,18 @@ class Link:
         """Before a call that has no limit of its own and has to be made by this thread. SilentError: don't make it."""
         if time.monotonic() >= self._heard + HEARD_SECONDS:
             self.answer(service.status)
+
+    def patiently(self, service: penstock.Service, call: Callable[[], _Value]) -> _Value:
+        """For what a file may have to be read for first. The library gives up early: made again while the service answers what
+        nobody has to work for. SilentError: it doesn't."""
+        end = time.monotonic() + OPEN_SECONDS
+        while True:
+            try:
+                return call()
+            except errors.DeadlineError:
+                self.answer(service.status)
+                if time.monotonic() >= end:
+                    raise
 
     def is_silent(self) -> bool:
         """There is a service, but a call that waits for it would wait for long. Asked again once SILENT_SECONDS are over."""
@@ -143,10 +157,10 @@ class Link:
         """REQUIRES: the lock is held."""
         started = time.monotonic()
         try:
-            self._service = penstock.connect(self._socket, name="ComfyUI")
+            self._service = penstock.connect(self._socket, name="ComfyUI", answer_timeout=QUESTION_SECONDS + LIBRARY_SECONDS)
             self._process = os.getpid()
         except penstock.PenstockError as error:
-            # The library waits some seconds for a greeting; a service that isn't there says so at once.
+            # A service that isn't there says so at once.
             silent = time.monotonic() >= started + QUESTION_SECONDS
             self._note_away(SilentError(error.message, error.hint) if silent else error)
             return None

@@ -378,7 +378,7 @@ def make_table(nbytes: int, index: int) -> PrivateTable | None:
             say_once(f"the service has nothing for device {index}; weights are streamed")
             return None
         table = service.private_table(min(nbytes, device.capacity_bytes * RESERVATION_MAX), device.id)
-    except AWAY as error:
+    except (*AWAY, errors.DeadlineError) as error:
         link.away(error)
         return None
     except penstock.PenstockError as error:

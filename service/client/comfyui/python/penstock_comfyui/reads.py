@@ -96,7 +96,7 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
 
 
 def _tensors(service: penstock.Service, ckpt: Any, device: str) -> tuple[dict[str, Any], dict[str, str] | None]:
-    with service.open(ckpt, _ALIGNMENT, device) as checkpoint:
+    with link.patiently(service, lambda: service.open(ckpt, _ALIGNMENT, device)) as checkpoint:
         strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
         if strange:
             raise _NotOurs(f"torch has no {', '.join(strange)}")

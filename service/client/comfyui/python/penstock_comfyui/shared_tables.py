@@ -34,7 +34,7 @@ def make_table(descriptors: Sequence[int], pieces: Sequence[Piece], index: int) 
         device = devices.device_of(index)
         if device is None:
             return None
-        table = service.assembled_table(descriptors, pieces, device.id)
+        table = link.patiently(service, lambda: service.assembled_table(descriptors, pieces, device.id))
         if not _take(table):
             table.close()
             say_once("a model's weights are not shared: another one of this process has the same", logging.DEBUG)
