@@ -42,6 +42,23 @@ class TwoModels(WithSeam):
                 del models
                 gc.collect()
 
+    def test_one_that_nobody_has_any_more_is_no_other_one(self) -> None:
+        """Whether Python has found that out or not: ComfyUI's models are in cycles, and it collects every ten seconds."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        first = self.model()
+        first.modules[5].change(b"with a LoRA")
+        first.load(dirty=True)
+        first.forward()
+        cycle: list[object] = [first]
+        cycle.append(cycle)
+        del first, cycle
+        one = self.model()
+        one.load()
+        self.assertTrue(all(self.shares(one)))
+        one.forward()
+        self.assertEqual(12, one.counts.resident)
+
     def test_two_changes_of_one_module_are_two(self) -> None:
         one, two = self.both()
         one.modules[5].change(b"LoRA A")

@@ -8,6 +8,7 @@ make of their weights may differ.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import weakref
@@ -34,9 +35,12 @@ def make_table(descriptors: Sequence[int], pieces: Sequence[Piece], index: int) 
         device = devices.device_of(index)
         if device is None:
             return None
-        table = link.patiently(service, lambda: service.assembled_table(descriptors, pieces, device.id))
-        if not _take(table):
-            table.close()
+        table = _untaken(service, descriptors, pieces, device.id)
+        if table is None:
+            # A model that ComfyUI has unloaded keeps its own until Python looks for what only refers to itself.
+            gc.collect()
+            table = _untaken(service, descriptors, pieces, device.id)
+        if table is None:
             say_once("a model's weights are not shared: another one of this process has the same", logging.DEBUG)
             return None
         table.set_cutoff(None)  # Whoever had it last may have left one.
@@ -45,6 +49,15 @@ def make_table(descriptors: Sequence[int], pieces: Sequence[Piece], index: int) 
         link.away(error)
     except penstock.PenstockError as error:
         say_once(f"a model's weights are not shared: {error.kind}, {error}")
+    return None
+
+
+def _untaken(service: penstock.Service, descriptors: Sequence[int], pieces: Sequence[Piece], device: str) -> AssembledTable | None:
+    """None: another VBAR has it. It is not kept open then: that one's private pages go with its own end."""
+    table = link.patiently(service, lambda: service.assembled_table(descriptors, pieces, device))
+    if _take(table):
+        return table
+    table.close()
     return None
 
 
