@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integrat
 import daemon  # noqa: E402
 import devtools  # noqa: E402
 import server  # noqa: E402
-from test_comfyui import SmallDaemon  # noqa: E402
+from cases import SmallDaemon  # noqa: E402
 
 SMALL = {
     "index.html": "<!doctype html><html lang=en><title>small</title><link rel=icon href='data:,'>"

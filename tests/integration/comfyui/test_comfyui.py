@@ -8,14 +8,10 @@ on torch and on the machine.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 import urllib.error
 import urllib.request
@@ -27,96 +23,7 @@ sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integrat
 
 import daemon  # noqa: E402
 import server  # noqa: E402
-
-SEEDS = (7, 8)
-GATED = 9  # Sampled once: ComfyUI keeps what it did.
-
-
-class SmallDaemon(daemon.Daemon):
-    """Small pages, for models of a few MiB."""
-
-    def __init__(self, capacity: str, page: str = "256KiB") -> None:
-        self.page = page
-        super().__init__(capacity=capacity)
-
-    def default_config(self, capacity: str, extra: str) -> str:
-        return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\n[host]\nlocked_bytes = "128MiB"\n'
-                f'[device.host]\nenabled = "on"\ncapacity = "{capacity}"\nheadroom = "0"\npage_bytes = "{self.page}"\n'
-                '[metrics]\nlisten = "127.0.0.1:0"\n')
-
-    def total(self, metric: str) -> int:
-        """Over all its labels."""
-        with urllib.request.urlopen(f'http://{self.ask("status")["metrics"]["address"]}/metrics', timeout=10) as reply:
-            lines = reply.read().decode().splitlines()
-        return sum(int(float(line.rpartition(" ")[2])) for line in lines if re.match(rf"{metric}[{{ ]", line))
-
-
-def setUpModule() -> None:
-    """Models, and what a plain ComfyUI makes of them."""
-    if server.missing():
-        raise unittest.SkipTest(server.missing())
-    folder = tempfile.TemporaryDirectory(prefix="penstock-comfyui-")
-    unittest.addModuleCleanup(folder.cleanup)
-    for dtype in ("float16", "float32"):
-        subprocess.run([server.PYTHON, str(server.HERE / "models.py"), str(Path(folder.name) / dtype), dtype], check=True)
-        with server.Comfy(Path(folder.name) / f"plain-{dtype}", Path(folder.name) / dtype) as plain:
-            Case.plain[dtype] = {seed: plain.run(seed=seed) for seed in (*SEEDS, GATED)}
-            without_lora = plain.run(seed=SEEDS[0], lora=0.0)
-        assert without_lora != Case.plain[dtype][SEEDS[0]], "the LoRA must change the picture"
-    Case.models = Path(folder.name)
-
-
-class Case(unittest.TestCase):
-    models: Path
-    plain: dict[str, dict[int, bytes]] = {}
-    capacity = "64MiB"
-    page = "256KiB"
-    dtype = "float16"
-
-    def setUp(self) -> None:
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-comfyui-")))
-        self.daemon = self.enterContext(SmallDaemon(self.capacity, self.page))
-
-    def comfy(self, *options: str, name: str = "one", on_host: bool = False, socket: Path | None = None) -> server.Comfy:
-        verbose = ("--verbose", "DEBUG") if on_host else ()
-        return self.enterContext(server.Comfy(self.folder / name, self.models / self.dtype, (*options, *verbose), on_host,
-                                              socket or self.daemon.socket))
-
-    def check(self, comfy: server.Comfy, seeds: tuple[int, ...] = SEEDS) -> None:
-        for seed in seeds:
-            self.assertTrue(comfy.run(seed=seed) == self.plain[self.dtype][seed], f"other pixels for seed {seed}")
-
-    def client(self, comfy: server.Comfy) -> dict[str, Any]:
-        found: dict[str, Any] = next(one for one in self.daemon.ask("status")["clients"]
-                                     if one["pid"] == comfy.process.pid)
-        return found
-
-    def kinds(self, comfy: server.Comfy) -> dict[str, Any]:
-        """What it says that it holds."""
-        found: dict[str, Any] = self.client(comfy)["kinds"]
-        return found
-
-    def counts(self, comfy: server.Comfy) -> dict[str, int]:
-        """The last that our `analyze` said, and what the service evicted; printed, as the run's record."""
-        line = re.findall(r"so far (.*)", comfy.log())[-1]
-        found = {name.replace(" ", "_"): int(value) for value, name in re.findall(r"(\d+) ([a-z ]+)", line)}
-        found["evictions"] = self.daemon.total("penstock_evictions_total")
-        print(f"\n{'.'.join(self.id().split('.')[-2:])}: {found}")
-        return found
-
-    def comes_back(self, comfy: server.Comfy) -> None:
-        """The service is there again, and ComfyUI's next model is its."""
-        self.daemon.start()
-        self.assertTrue(daemon.wait_until(lambda: "devices" in self.daemon.ask("status")))
-        names = (f"{self.daemon.folder.name}-{number}.safetensors" for number in itertools.count())
-        self.assertTrue(daemon.wait_until(lambda: self.loads_through_the_service(comfy, next(names)), 60))
-
-    def loads_through_the_service(self, comfy: server.Comfy, name: str) -> bool:
-        """The same file by a new name, since ComfyUI remembers what it loaded. The service is asked for every 2 s."""
-        file = self.models / self.dtype / "diffusion_models/flux.safetensors"
-        (file.parent / name).symlink_to(file)
-        self.assertTrue(comfy.run(seed=SEEDS[0], model=name) == self.plain[self.dtype][SEEDS[0]])
-        return bool(self.daemon.device()["resident_bytes"] > 0)
+from cases import GATED, SEEDS, Case, OneStart, SmallDaemon, setUpModule  # noqa: E402, F401
 
 
 class Ledger(Case):
@@ -168,11 +75,11 @@ class LedgerZeroCopy(Case):
         self.check(two)
 
 
-class Roomy(Case):
+class Roomy(OneStart):
     """DynamicVRAM with room for everything. The files are of f16: the service widens the model."""
 
-    def test_same_pixels_freed_and_loaded_again(self) -> None:
-        comfy = self.comfy(on_host=True)
+    def test_at_first_same_pixels_freed_and_loaded_again(self) -> None:
+        (comfy,) = self.servers
         self.check(comfy)
         counts = self.counts(comfy)
         self.assertGreater(counts["faults"], 50)
@@ -180,20 +87,17 @@ class Roomy(Case):
         self.assertEqual((0, 0), (self.client(comfy)["pinned_bytes"], self.daemon.device()["booked_bytes"]))
         held = self.daemon.device()["resident_bytes"]
         kinds = self.kinds(comfy)
-        # Of a page that was made private the shared one is there, too, and not this process's any more.
-        mapped = held - counts["pages_made_private"] * (256 << 10)
         # The model computes in f32, the decoder in 16 bits, whatever their files have.
         model, decoder = ((self.models / "float32" / name).stat().st_size
                           for name in ("diffusion_models/flux.safetensors", "vae/taesd.safetensors"))
-        self.assertAlmostEqual(1.0, mapped / (model + decoder / 2), delta=0.1)
-        self.assertEqual((mapped, 0), (kinds["weights"]["devices"]["host"], kinds["carry"]["anonymous_bytes"]))
+        self.assertAlmostEqual(1.0, held / (model + decoder / 2), delta=0.1)
+        self.assertEqual((held, 0), (kinds["weights"]["devices"]["host"], kinds["carry"]["anonymous_bytes"]))
         # The picture, and the latent image that it was made of.
         self.assertGreaterEqual(kinds["results"]["anonymous_bytes"], 128 * 128 * 3 * 4)
         self.assertGreater(kinds["other"]["anonymous_bytes"], 0)
         self.check_panel(comfy)
-        comfy.free()
+        self.free()
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
-        self.assertTrue(daemon.wait_until(lambda: self.kinds(comfy)["results"]["anonymous_bytes"] == 0))
         self.assertEqual(0, self.kinds(comfy)["weights"]["devices"].get("host", 0))
         self.check(comfy)
 
@@ -212,8 +116,9 @@ class Roomy(Case):
                 self.assertIn("javascript", reply.headers["Content-Type"])
                 self.assertEqual((server.NODE / "web" / name).read_bytes(), reply.read())
 
-    def test_a_service_killed_and_restarted_in_the_middle_of_a_prompt(self) -> None:
-        comfy = self.comfy(on_host=True)
+    def test_killed_and_restarted_in_the_middle_of_a_prompt(self) -> None:
+        (comfy,) = self.servers
+        self.free()
         self.check(comfy, SEEDS[:1])
         prompt = comfy.submit(server.workflow(seed=SEEDS[1]))
         self.daemon.process.kill()
@@ -232,7 +137,9 @@ class Roomy(Case):
         comfy.free()
         self.check(comfy)
 
-    def test_without_a_service_nothing_is_changed_and_it_is_used_when_it_comes(self) -> None:
+
+class Absent(Case):
+    def test_nothing_is_changed_and_it_is_used_when_it_comes(self) -> None:
         self.assertEqual(0, self.daemon.stop())
         comfy = self.comfy(on_host=True)
         self.check(comfy)
@@ -240,16 +147,17 @@ class Roomy(Case):
         self.comes_back(comfy)
 
 
-class Sharing(Case):
-    """Two servers with DynamicVRAM and one checkpoint."""
+class Sharing(OneStart):
+    """Two servers with one checkpoint."""
+
+    names = ("one", "two")
 
     def read_bytes(self) -> int:
         return self.daemon.total("penstock_read_bytes_total")
 
-    def test_two_first_prompts_at_once_read_their_weights_once(self) -> None:
-        servers = [self.comfy(name=name, on_host=True) for name in ("one", "two")]
-        prompts = [one.submit(server.workflow(seed=SEEDS[0])) for one in servers]
-        for one, prompt in zip(servers, prompts):
+    def test_at_first_two_prompts_at_once_read_their_weights_once(self) -> None:
+        prompts = [one.submit(server.workflow(seed=SEEDS[0])) for one in self.servers]
+        for one, prompt in zip(self.servers, prompts):
             self.assertTrue(one.image(prompt) == self.plain[self.dtype][SEEDS[0]])
             self.assertGreater(self.counts(one)["faults"], 0)
         files = [self.models / self.dtype / name for name in ("diffusion_models/flux.safetensors", "vae/taesd.safetensors")]
@@ -260,16 +168,20 @@ class Sharing(Case):
         self.assertLessEqual(read, sum(file.stat().st_size for file in files))
 
     def test_one_copy_read_once_and_one_outlives_the_other(self) -> None:
-        one, two = self.comfy(name="one", on_host=True), self.comfy(name="two", on_host=True)
+        one, two = self.servers
+        self.free()
+        self.assertTrue(daemon.wait_until(lambda: "failure" not in self.daemon.ask("evict", "--all")
+                                          and self.daemon.device()["resident_bytes"] == 0))
+        made = [self.counts(each)["pages_made_private"] for each in self.servers]
         plain = self.plain[self.dtype]
         without = one.run(seed=SEEDS[0], lora=0.0)
         alone, read = self.daemon.device()["resident_bytes"], self.read_bytes()
-        self.assertEqual(0, self.counts(one)["pages_made_private"])
+        self.assertEqual(made[0], self.counts(one)["pages_made_private"])
         self.assertTrue(two.run(seed=SEEDS[0], lora=0.0) == without)
         self.assertEqual((alone, read), (self.daemon.device()["resident_bytes"], self.read_bytes()))
         # Its LoRA changes one module.
         self.assertTrue(two.run(seed=SEEDS[0]) == plain[SEEDS[0]])
-        private = self.counts(two)["pages_made_private"]
+        private = self.counts(two)["pages_made_private"] - made[1]
         self.assertGreater(private, 0)
         self.assertEqual(alone + private * (256 << 10), self.daemon.device()["resident_bytes"])
         self.assertLess(private * (256 << 10), alone)

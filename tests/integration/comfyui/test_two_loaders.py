@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integrat
 sys.path.insert(0, str(Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "tests/integration/comfyui"))
 
 import server  # noqa: E402
-from test_comfyui import SEEDS, SmallDaemon  # noqa: E402
+from cases import SEEDS, SmallDaemon  # noqa: E402
 
 
 @unittest.skipIf(server.missing(), server.missing())
