@@ -285,9 +285,8 @@ PST_API pst_status pst_serials(const pst_table* table, uint64_t offset, uint64_t
 /* Numbers of the pages of the table that the service asked back while they were pinned: their last unpin gives them up.
  * *count = how many there are; at most `capacity` are written. */
 PST_API pst_status pst_table_wanted(const pst_table* table, uint32_t* pages, size_t capacity, size_t* count);
-/* Makes pages of a pinned range of a shared table private to this process and writable, in place. What they were copied from stays
- * on the device where another process has it mapped. On a GPU it waits for the calling thread's context. PST_BUSY: a stream of
- * that captures (which it ends), or work that an unpin told of uses a page. */
+/* Makes pages of a pinned range of a shared table this process's own and writable, in place; their sources go unless others map them.
+ * On a GPU it waits for the thread's context. PST_BUSY: a stream of that captures (which it ends), or work of an unpin uses a page. */
 PST_API pst_status pst_make_private(pst_table* table, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
 
 /* For frameworks without read-only tensors: lets this process write to the shared pages of a pinned range of a table that
