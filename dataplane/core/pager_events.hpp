@@ -20,8 +20,9 @@ using Nanoseconds =
 
 enum class TableKind : std::uint8_t { file, assembled, anonymous, overlay };
 enum class RevokeMode : std::uint8_t { agent, cooperative };  // D3: who answers a revoke, and in what time.
-// From where most of a table's bytes could be read again, the cheapest first.
-enum class SourcePlace : std::uint8_t { locked_host, page_cache, disk };
+// From where most of a table's bytes could be read again, the cheapest first. Of the last two only its client can bring
+// them back, by work of its own: from its memory, or from where that was swapped out to.
+enum class SourcePlace : std::uint8_t { locked_host, page_cache, disk, client_memory, client_swap };
 enum class Residency : std::uint8_t { absent, loading, resident, evicting };
 
 // ---- events: the service opens and closes -------------------------------------------------------------------

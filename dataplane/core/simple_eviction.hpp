@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SimpleEviction: tables that nobody uses go first, then the least important ones; among equals what costs least to bring
-// back: from locked host memory, from the page cache, from a disk; then the oldest. Within a table the last page goes
+// back: from locked host memory, from the page cache, from a disk, by work of a client; then the oldest. Within a table the last page goes
 // first: a sweep that comes round again finds its beginning, where the least recently used page would be the next one
 // wanted.
 #pragma once

@@ -99,6 +99,10 @@ struct KernelStats {
     const auto found = std::ranges::find(checkpoints, checkpoint, &PageCacheFigures::checkpoint);
     return found == checkpoints.end() ? nullptr : &*found;
   }
+  const ProcessMemory* memory_of(std::uint32_t client) const {
+    const auto found = std::ranges::find(processes, client, &ClientMemoryFigures::client);
+    return found == processes.end() ? nullptr : &found->memory;
+  }
   bool any_attached() const {
     return std::ranges::any_of(probes, [](const ProbeReport& probe) { return probe.attached; });
   }

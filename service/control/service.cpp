@@ -62,6 +62,8 @@ std::pair<std::string_view, std::uint64_t> reload_input(const ServiceState& stat
   switch (table ? table->source_place : SourcePlace::disk) {
     case SourcePlace::locked_host: return {"reload_from_locked_host_bytes", decision.bytes};
     case SourcePlace::page_cache: return {"reload_from_page_cache_bytes", decision.bytes};
+    case SourcePlace::client_memory: return {"refill_from_client_memory_bytes", decision.bytes};
+    case SourcePlace::client_swap: return {"refill_from_client_swap_bytes", decision.bytes};
     case SourcePlace::disk: break;
   }
   return {"reload_from_disk_bytes", decision.bytes};

@@ -13,12 +13,19 @@ SourcePlace cheapest_place(SourcePlace now, std::uint64_t bytes, std::uint64_t l
   return SourcePlace::disk;
 }
 
+SourcePlace place_in_client(SourcePlace now, const ProcessMemory* memory) {
+  if (memory == nullptr || !memory->anonymous || !memory->swapped) return SourcePlace::client_memory;
+  const std::uint64_t away = memory->on_disk.value_or(*memory->swapped);
+  const std::uint64_t all = *memory->anonymous + *memory->swapped;
+  const std::uint64_t least = now == SourcePlace::client_swap ? all / 4 : all / 2;
+  return away > least ? SourcePlace::client_swap : SourcePlace::client_memory;
+}
+
 void SourcePlaces::look(Nanoseconds now) {
   if (now < next_) return;
   next_ = now + period;
   const std::shared_ptr<const KernelStats> kernel = state_.kernel_stats();
   for (const auto& [id, table] : state_.tables.tables()) {
-    if (!table->source) continue;
     const SourcePlace place = place_of(*table, kernel.get());
     if (place == table->source_place) continue;
     table->source_place = place;
@@ -27,6 +34,10 @@ void SourcePlaces::look(Nanoseconds now) {
 }
 
 SourcePlace SourcePlaces::place_of(const SharedTable& table, const KernelStats* kernel) const {
+  if (!table.source) {
+    const ProcessMemory* const memory = kernel != nullptr ? kernel->memory_of(raw(table.owner)) : nullptr;
+    return place_in_client(table.source_place, memory);
+  }
   // The tier is no source of the host device: its frames are such memory themselves.
   const bool from_tier = table.device->description().kind != "host";
   std::uint64_t bytes = 0, locked = 0, cached = 0;

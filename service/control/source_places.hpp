@@ -12,10 +12,14 @@ namespace penstock {
 SourcePlace cheapest_place(SourcePlace now, std::uint64_t bytes, std::uint64_t locked_host_bytes,
                            std::uint64_t page_cache_bytes);
 
+// The same for pages that only a client can fill again, from what the kernel last said of its process; `memory` may be
+// null. What is compressed is still in memory.
+SourcePlace place_in_client(SourcePlace now, const ProcessMemory* memory);
+
 class SourcePlaces {
  public:
   explicit SourcePlaces(ServiceState& state) : state_(state) {}
-  // Looks at all shared tables and tells devices of those whose bytes have moved; at most once a `period`.
+  // Looks at all tables and tells devices of those whose bytes have moved; at most once a `period`.
   void look(Nanoseconds now);
 
   static constexpr Nanoseconds period = std::chrono::milliseconds(250);

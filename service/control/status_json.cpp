@@ -100,6 +100,8 @@ std::string_view name_of(SourcePlace place) {
   switch (place) {
     case SourcePlace::locked_host: return "locked_host";
     case SourcePlace::page_cache: return "page_cache";
+    case SourcePlace::client_memory: return "client_memory";
+    case SourcePlace::client_swap: return "client_swap";
     case SourcePlace::disk: break;
   }
   return "disk";

@@ -140,6 +140,7 @@ Outcome<std::shared_ptr<SharedTable>> TableRegistry::open(SharedTable table, Ses
                 "raise LimitNOFILE= or the memory limit of the service");
   }
   table.id = TableId{++last_id_};
+  table.owner = owner;
   table.pages = *pages;
   table.words = std::move(*words);
   const auto shared = std::make_shared<SharedTable>(std::move(table));

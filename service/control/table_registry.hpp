@@ -31,6 +31,7 @@ struct SharedTable {
   std::shared_ptr<PageWords> words;
   std::vector<std::shared_ptr<Checkpoint>> checkpoints;  // Whose bytes it shows.
   std::vector<std::uint64_t> tensor_offsets;             // Scattered: one a tensor, in index order.
+  SessionId owner{};                                     // Of those tables: who alone can fill them.
   SourcePlace source_place = SourcePlace::disk;          // By SourcePlaces.
   std::uint32_t attached = 0;                            // Sessions.
   std::uint64_t last_used = 0;                           // Order of leaving, for dropping idle tables.

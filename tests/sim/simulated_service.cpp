@@ -84,7 +84,7 @@ void Simulation::request_of_service() {
     case 4:
       if (tables_.empty()) return;
       return feed(SetSourcePlace{.table = any_of(tables_)->first,
-                                 .place = static_cast<SourcePlace>(random_.below(3))});
+                                 .place = static_cast<SourcePlace>(random_.below(5))});
     default: return request_evictions(ticket, random_.one_in(2) ? frames : 0xffffffff);
   }
 }

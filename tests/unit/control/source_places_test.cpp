@@ -32,5 +32,24 @@ TEST(SourcePlaces, OneOnTheEdgeDoesNotMoveToAndFro) {
   EXPECT_EQ(cheapest_place(place, 8 * mib, 0, 4 * mib - 1), SourcePlace::disk);
 }
 
+TEST(SourcePlaces, WhatAClientFillsIsAsFarAsMostOfItsMemory) {
+  const auto place = [](SourcePlace now, std::uint64_t swapped, std::optional<std::uint64_t> on_disk) {
+    const ProcessMemory memory{.anonymous = 100 - swapped, .swapped = swapped, .on_disk = on_disk};
+    return place_in_client(now, &memory);
+  };
+  constexpr SourcePlace near = SourcePlace::client_memory, far = SourcePlace::client_swap;
+  EXPECT_EQ(place_in_client(SourcePlace::disk, nullptr), near);
+  EXPECT_EQ(place(near, 0, 0), near);
+  EXPECT_EQ(place(near, 50, std::nullopt), near);
+  EXPECT_EQ(place(near, 51, std::nullopt), far);
+  // Compressed, but for a little.
+  EXPECT_EQ(place(near, 80, 10), near);
+  // One on the edge stays where it is.
+  EXPECT_EQ(place(far, 26, 26), far);
+  EXPECT_EQ(place(far, 25, 25), near);
+  const ProcessMemory nothing{.anonymous = 0, .swapped = 0};
+  EXPECT_EQ(place_in_client(far, &nothing), near);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -66,6 +66,16 @@ TEST_F(SimpleEvictionOrder, AmongEqualsWhatIsCheapToBringBackGoesFirst) {
   EXPECT_EQ(take(), (PageKey{first, 5}));
 }
 
+TEST_F(SimpleEvictionOrder, WhatOnlyAClientCanBringBackStaysTheLongerTheFurtherItsMemoryIs) {
+  policy_.source_moved(first, SourcePlace::client_swap);
+  policy_.source_moved(second, SourcePlace::client_memory);
+  EXPECT_EQ(take()->table, third);
+  take();
+  EXPECT_EQ(take()->table, second);
+  take();
+  EXPECT_EQ(take()->table, first);
+}
+
 TEST_F(SimpleEvictionOrder, CostDoesNotOutweighUseOrPriority) {
   policy_.source_moved(third, SourcePlace::locked_host);
   policy_.source_moved(second, SourcePlace::locked_host);
