@@ -18,6 +18,7 @@ namespace {
 struct Wanted {
   std::string what;
   bool all = false;
+  bool forget = false;
 };
 
 bool is_checkpoint_id(const std::string& word) {
@@ -42,14 +43,15 @@ int ask_of(const Context& context, const char* command, const Wanted& wanted, co
   }
   const auto link = ServiceLink::connect(context);
   if (!link) return report_service_failure(context, link.error());
-  Json arguments{{"all", true}};
+  Json arguments{{"all", wanted.all}};
   // A file of that very name goes before an id: it was typed, and exists.
+  if (wanted.forget) arguments["forget"] = true;
   if (!wanted.all && is_checkpoint_id(wanted.what) && ::access(wanted.what.c_str(), F_OK) != 0) {
-    arguments = {{"id", wanted.what}};
+    arguments["id"] = wanted.what;
   } else if (!wanted.all) {
     const auto handle = link->open(wanted.what);
     if (!handle) return report_service_failure(context, handle.error());
-    arguments = {{"checkpoint", *handle}};
+    arguments["checkpoint"] = *handle;
   }
   const auto answer = link->ask(command, arguments);
   if (!answer) return report_service_failure(context, answer.error());
@@ -58,9 +60,14 @@ int ask_of(const Context& context, const char* command, const Wanted& wanted, co
 }
 
 std::string evicted_text(const Json& answer) {
-  return fmt::format("{} evicted, {} kept: in use\n",
-                     format_bytes(find_number(answer, "evicted_bytes").value_or(0)),
-                     format_bytes(find_number(answer, "kept_pinned_bytes").value_or(0)));
+  std::string text = fmt::format("{} evicted, {} kept: in use\n",
+                                 format_bytes(find_number(answer, "evicted_bytes").value_or(0)),
+                                 format_bytes(find_number(answer, "kept_pinned_bytes").value_or(0)));
+  if (const auto forgotten = find_number(answer, "forgotten_checkpoints")) {
+    text += fmt::format("{} checkpoints forgotten, {} kept: open in clients\n", *forgotten,
+                        find_number(answer, "kept_checkpoints").value_or(0));
+  }
+  return text;
 }
 
 std::string scrubbed_text(const Json& answer) {
@@ -72,9 +79,10 @@ std::string scrubbed_text(const Json& answer) {
 }  // namespace
 
 RunCommand define_evict(CLI::App& app) {
-  return [wanted = add_options(app)](const Context& context) {
-    return ask_of(context, "evict", *wanted, evicted_text);
-  };
+  const std::shared_ptr<Wanted> wanted = add_options(app);
+  app.add_flag("--forget", wanted->forget,
+               "close the files that no client has open as well, so that their disk can be unmounted");
+  return [wanted](const Context& context) { return ask_of(context, "evict", *wanted, evicted_text); };
 }
 
 RunCommand define_scrub(CLI::App& app) {

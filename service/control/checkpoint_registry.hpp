@@ -27,6 +27,7 @@ struct Checkpoint {
   std::shared_ptr<const CheckpointIndex> index;
   std::uint32_t sessions = 0;   // That have it open.
   std::uint64_t last_used = 0;  // Order of closing, for dropping idle entries.
+  bool unwanted = false;        // Somebody asked that it be forgotten, and nobody has opened it since.
   bool unlinked = false;        // The file lost its last name, and what we hold of it keeps its blocks.
   const FileIdentity& identity() const { return file->identity(); }
 };

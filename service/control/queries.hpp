@@ -27,6 +27,9 @@ class Queries {
   // The tables of what the arguments name: all, a checkpoint's id, or one that this client has open.
   Outcome<std::vector<std::shared_ptr<SharedTable>>> tables_named(const nlohmann::json& arguments,
                                                                   std::string_view verb);
+  // Of what the same arguments name.
+  std::shared_ptr<Checkpoint> checkpoint_named(const nlohmann::json& arguments) const;
+  nlohmann::json forget_idle(const nlohmann::json& arguments);
   void explain(std::uint64_t request, const nlohmann::json& arguments);
   std::string status() const;
   std::string doctor() const;

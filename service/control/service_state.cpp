@@ -72,7 +72,7 @@ void ServiceState::drop_idle() {
   std::vector<std::shared_ptr<Checkpoint>> dead = checkpoints.surplus();
   for (const auto& [id, fresh] : checkpoints.entries()) {
     if (fresh->sessions == 0) {
-      if (fresh->unlinked) dead.push_back(fresh);
+      if (fresh->unlinked || fresh->unwanted) dead.push_back(fresh);
       continue;
     }
     // The file was changed or replaced: nobody will ask for its old content again.

@@ -57,6 +57,7 @@ void Session::checkpoint_opened(std::uint64_t request, Outcome<std::shared_ptr<C
   }
   const std::uint64_t handle = ++last_handle_;
   ++(*opened)->sessions;
+  (*opened)->unwanted = false;
   checkpoints_.emplace(handle, *opened);
   std::vector<UniqueFd> fds;
   fds.push_back(std::move(blob->fd));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions that many tables answer: evict, scrub.
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -47,6 +48,33 @@ void ask_all(const Tables& tables, const Mail& mail, std::function<void(const Co
 
 }  // namespace
 
+std::shared_ptr<Checkpoint> Queries::checkpoint_named(const Json& arguments) const {
+  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
+  return handle != session_.checkpoints_.end()
+             ? handle->second
+             : service_.checkpoints.find(value_or<std::string>(arguments, "id", ""));
+}
+
+// Those that nobody but this session has open: at once, or when it closes them.
+Json Queries::forget_idle(const Json& arguments) {
+  std::vector<std::shared_ptr<Checkpoint>> named;
+  if (value_or<bool>(arguments, "all", false)) {
+    for (const auto& [id, checkpoint] : service_.checkpoints.entries()) named.push_back(checkpoint);
+  } else if (const auto one = checkpoint_named(arguments)) {
+    named.push_back(one);
+  }
+  std::size_t forgotten = 0;
+  for (const auto& checkpoint : named) {
+    const auto own =
+        std::ranges::count(session_.checkpoints_, checkpoint, [](const auto& open) { return open.second; });
+    if (checkpoint->sessions > static_cast<std::uint64_t>(own)) continue;
+    checkpoint->unwanted = true;
+    ++forgotten;
+  }
+  service_.drop_idle();
+  return {{"forgotten_checkpoints", forgotten}, {"kept_checkpoints", named.size() - forgotten}};
+}
+
 Outcome<Tables> Queries::tables_named(const Json& arguments, std::string_view verb) {
   if (value_or<bool>(arguments, "all", false)) {
     if (!session_.is_admin()) {
@@ -60,14 +88,13 @@ Outcome<Tables> Queries::tables_named(const Json& arguments, std::string_view ve
     }
     return tables;
   }
-  const std::string id = value_or<std::string>(arguments, "id", "");
-  const auto handle = session_.checkpoints_.find(value_or<std::uint64_t>(arguments, "checkpoint", 0));
-  const bool is_open = handle != session_.checkpoints_.end();
-  const auto checkpoint = is_open ? handle->second : service_.checkpoints.find(id);
+  const auto checkpoint = checkpoint_named(arguments);
   if (!checkpoint) {
-    return fail(FailureKind::not_found, fmt::format("there is no checkpoint {}", id),
+    return fail(FailureKind::not_found,
+                fmt::format("there is no checkpoint {}", value_or<std::string>(arguments, "id", "")),
                 "penstock status lists them");
   }
+  const bool is_open = session_.checkpoints_.contains(value_or<std::uint64_t>(arguments, "checkpoint", 0));
   if (!session_.is_admin() && checkpoint->sessions > (is_open ? 1u : 0u)) {
     return fail(FailureKind::not_permitted, fmt::format("checkpoint {} is used by others", checkpoint->id),
                 fmt::format("{} what others use needs root or the admin group", verb));
@@ -78,13 +105,15 @@ Outcome<Tables> Queries::tables_named(const Json& arguments, std::string_view ve
 void Queries::evict(std::uint64_t request, const Json& arguments) {
   auto tables = tables_named(arguments, "evicting");
   if (!tables) return session_.refuse(request, tables.error());
-  ask_all(*tables, mail::EvictTable{.request = {}, .any_table = false, .table = {}, .bytes = ~0ull},
-          [self = session_.shared_from_this(), request](const Collected& collected) {
-            if (!self->alive()) return;
-            self->answer_json(request, Json{{"evicted_bytes", collected.bytes},
-                                            {"kept_pinned_bytes", collected.kept_pinned_bytes}}
-                                           .dump());
-          });
+  ask_all(
+      *tables, mail::EvictTable{.request = {}, .any_table = false, .table = {}, .bytes = ~0ull},
+      [self = session_.shared_from_this(), request, arguments](const Collected& collected) {
+        if (!self->alive()) return;
+        Json answer{{"evicted_bytes", collected.bytes}, {"kept_pinned_bytes", collected.kept_pinned_bytes}};
+        if (value_or<bool>(arguments, "forget", false))
+          answer.update(Queries(self->service_, *self).forget_idle(arguments));
+        self->answer_json(request, answer.dump());
+      });
 }
 
 void Queries::scrub(std::uint64_t request, const Json& arguments) {
