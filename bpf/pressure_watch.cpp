@@ -7,6 +7,8 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include "dataplane/base/lock_memory.hpp"
+
 namespace penstock {
 namespace {
 
@@ -58,6 +60,8 @@ void PressureWatch::see(std::size_t edge) {
 
 void PressureWatch::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-press");
+  // It may be younger than the service's other protection. Not permitted is fine.
+  static_cast<void>(lock_own_stack());
   std::vector<pollfd> waits{{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
                             {.fd = probes_.hint_fd(), .events = POLLIN, .revents = 0}};
   std::vector<Nanoseconds> next_look(edges_.size(), never);

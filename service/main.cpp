@@ -143,7 +143,7 @@ Outcome<void> Daemon::start() {
   if (!socket_->warning().empty()) spdlog::warn("{}", socket_->warning());
   service_->serve(*socket_);
   // All threads and libraries are there now.
-  protect_from_pressure();
+  service_->set_protection(protect_from_pressure());
   start_watchdog();
   metrics_->set_ready(true);
   return {};

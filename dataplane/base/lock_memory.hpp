@@ -17,4 +17,10 @@ Result<> lock_memory(const Mapping& mapping);
 // lock_memory does.
 Result<> lock_when_touched(std::uintptr_t begin, std::uintptr_t end);
 
+// Touches the next 64 KiB of the calling thread's stack, so that no later call needs memory for them.
+void prefault_stack();
+// The same, and keeps the stack in memory until the thread ends: all of it from when it is touched, or where that is more
+// than may be locked the touched part. Fails as lock_memory does.
+Result<> lock_own_stack();
+
 }  // namespace penstock

@@ -12,6 +12,7 @@
 
 #include "dataplane/base/clock.hpp"
 #include "dataplane/base/linger.hpp"
+#include "dataplane/base/lock_memory.hpp"
 #include "dataplane/device/host/host_frame_summer.hpp"
 #include "dataplane/device/writer_frame_summer.hpp"
 #include "dataplane/io/pread_reader.hpp"
@@ -64,6 +65,7 @@ Outcome<std::unique_ptr<DataplaneThread>> DataplaneThread::start(SharedDevice de
   std::promise<Outcome<void>> opened;
   self->thread_ = std::thread([&opened, thread = self.get()] {
     enter_thread(thread->options_.name);
+    prefault_stack();
     Outcome<void> outcome = thread->open_on_thread();
     const bool ok = outcome.has_value();
     opened.set_value(std::move(outcome));

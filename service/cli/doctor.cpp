@@ -144,6 +144,23 @@ Check check_service(const Context& context, Json& service) {
   return check;
 }
 
+// Whether pressure can slow the service down while it answers it. Only a service that runs can say.
+std::optional<Check> check_protection(const Json& service) {
+  const Json own = object_of(service, "protection");
+  if (own.empty()) return std::nullopt;
+  Check check{.name = "protection",
+              .detail = fmt::format(
+                  "{} of code, data, stacks and heaps stay in memory once touched, OOM score {}",
+                  format_bytes(find_number(own, "locked_bytes").value_or(0)), own.value("oom_score", 0)),
+              .remedy = ""};
+  if (const std::string why = text_of(own, "why"); !why.empty()) {
+    check.state = "degraded";
+    check.detail += "; " + why;
+    check.remedy = "CAP_IPC_LOCK: AmbientCapabilities= of the unit";
+  }
+  return check;
+}
+
 std::string as_text(const std::vector<Check>& checks, bool color) {
   std::string text;
   for (const Check& check : checks) {
@@ -167,6 +184,7 @@ int run_doctor(const Context& context) {
   checks.push_back(check_kernel());
   checks.push_back(check_reader(reader));
   checks.push_back(check_locked_memory());
+  if (auto protection = check_protection(service)) checks.push_back(*std::move(protection));
   checks.push_back(check_descriptors());
   checks.push_back(check_cgroup(cgroup));
   checks.push_back(check_btf());

@@ -135,6 +135,8 @@ void Service::set_kernel_watch(KernelWatch& watch) {
   set_checkpoint_hooks();
 }
 
+void Service::set_protection(ProtectionReport report) { state_->protection = std::move(report); }
+
 void Service::set_host_tier(std::shared_ptr<HostTier> tier) {
   tier_ = std::move(tier);
   state_->host_buffers->share_with(tier_);

@@ -41,6 +41,8 @@ class Service {
   void set_host_tier(std::shared_ptr<HostTier> tier);
   // Before the clients. The watch outlives the service.
   void set_kernel_watch(KernelWatch& watch);
+  // For whoever asks what keeps the service alive.
+  void set_protection(ProtectionReport report);
   // After the devices. The socket stays the caller's.
   void serve(const ServiceSocket& socket);
 

@@ -23,6 +23,7 @@
 #include "service/control/host_buffers.hpp"
 #include "service/control/kernel_watch.hpp"
 #include "service/control/opener.hpp"
+#include "service/control/protection_report.hpp"
 #include "service/control/table_registry.hpp"
 #include "service/policy/copy_ledger.hpp"
 #include "service/policy/stats.hpp"
@@ -58,6 +59,7 @@ struct ServiceState {
   std::optional<GovernorFigures> pressure;  // By Governor.
   KernelWatch* kernel = nullptr;  // Outlives the service. Null: nothing of the kernel's side is known.
   ReaderReport reader;
+  std::optional<ProtectionReport> protection;
   std::string metrics_address;  // Where /metrics really is; empty when off.
   bool closing = false;
   Nanoseconds unlinked_seen_at{};  // The last snapshot that drop_unlinked looked at.

@@ -219,6 +219,12 @@ Json doctor_json(const ServiceState& service) {
                 {"ring_bytes", service.reader.ring_bytes},
                 {"huge_bytes", service.reader.huge_bytes},
                 {"locked", service.reader.locked}}}};
+  if (const auto& own = service.protection) {
+    doctor["protection"] = {{"oom_score", own->oom_score},
+                            {"locked_bytes", own->locked_bytes},
+                            {"refused_bytes", own->refused_bytes},
+                            {"why", own->why}};
+  }
   if (const auto kernel = service.kernel_stats()) add_probes(doctor, *kernel);
   return doctor;
 }
