@@ -122,6 +122,10 @@ class Probes(unittest.TestCase):
             self.assertEqual(cached - before["page_cache_bytes"],
                              after["page_cache"]["added_bytes"] - before["page_cache"]["added_bytes"])
             self.assertNotIn("major_faults", after["page_cache"])
+            parts = after["page_cache"]["parts"]
+            self.assertEqual(-(-path.stat().st_size // parts["part_bytes"]), len(parts["resident_bytes"]))
+            self.assertEqual(cached, sum(parts["resident_bytes"]))
+            self.assertEqual(after["page_cache"]["added_bytes"], sum(parts["added_bytes"]))
             name = f'checkpoint="{after["id"]}"'
             shown = series(running)
             self.assertEqual(cached, shown[f'penstock_checkpoint_bytes{{{name},place="page_cache"}}'])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 FOLDER = Path(os.environ["PENSTOCK_SOURCE_DIR"]) / "build/guest-kernels"
 # In the order of loading; what they depend on comes before them by itself. One that is built in has no file.
-WANTED = ("virtio_pci", "virtio_blk", "crc32c_intel", "loop", "xfs", "btrfs", "overlay")
+WANTED = ("virtio_pci", "virtio_blk", "crc32c_intel", "loop", "fuse", "xfs", "btrfs", "overlay")
 # What their code asks for by name, which is in no list of dependencies.
 SOFT = {"btrfs": ("xxhash_generic", "blake2b_generic"), "xfs": ("crc32c_generic",)}
 
