@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -57,6 +58,7 @@ class Program {
       pst_table_close(table_);
       return "done";
     }
+    if (const auto answer = choose(verb, words)) return *answer;
     if (verb == "elsewhere") {
       // On a thread for which no context is current.
       std::string answer;
@@ -74,7 +76,6 @@ class Program {
       live_(&live);
       return std::to_string(live.mappings);
     }
-    if (verb == "used") return std::to_string(used_bytes_(0));
     if (verb == "in-a-child") return in_a_child();
     if (verb == "idle" || verb == "busy") return told(pst_idle(client_, verb == "idle"));
     if (verb == "revokes") return told(pst_run_revokes(client_));
@@ -90,7 +91,8 @@ class Program {
     }
     if (verb == "let-go") {
       __atomic_store_n(static_cast<std::uint32_t*>(flag_), 1, __ATOMIC_RELEASE);
-      return std::to_string(context_->synchronize(stream_).native);
+      const DriverCode of_default = context_->synchronize(StreamHandle{});
+      return std::to_string(of_default.ok() ? context_->synchronize(stream_).native : of_default.native);
     }
     if (verb == "calls") {
       words >> name;
@@ -104,7 +106,10 @@ class Program {
     if (verb == "private") return told(pst_make_private(table_, offset, bytes, 20'000 * millisecond));
     if (verb == "copy") return copy(offset, bytes);
     if (verb == "write") return write(offset);
-    if (verb == "hold") return hold(offset, bytes);
+    if (verb == "hold") return hold(offset, bytes, stream());
+    // Of the GPU, or of the context.
+    if (verb == "hold-default") return hold(offset, bytes, nullptr);
+    if (verb == "unpin-default") return told(pst_unpin(table_, offset, bytes, nullptr));
     return "what?";
   }
 
@@ -129,8 +134,8 @@ class Program {
   std::string load_driver() {
     const OpenedVendor opened = open_vendor(vendor_, DriverLoading::load);
     if (opened.gpus.empty()) return opened.report.detail;
-    CHECK(opened.gpus.front()->open_context(context_).ok());
-    CHECK(context_->enter().ok() && context_->make_stream(stream_).ok());
+    for (const auto& driver : opened.gpus) gpus_.push_back({driver, nullptr, {}});
+    CHECK(use(0) == "done");
     // Page-locked: a copy to other memory would have ended when the call returns.
     CHECK(context_->allocate_host(content_.size(), landed_).ok());
     void* const library = ::dlopen(opened.report.library.c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -149,6 +154,54 @@ class Program {
     find(find_kernel_, hip ? "hipModuleGetFunction" : "cuModuleGetFunction");
     find(launch_, hip ? "hipModuleLaunchKernel" : "cuLaunchKernel");
     CHECK(context_->allocate_host(sizeof(std::uint32_t), flag_).ok());
+    return "done";
+  }
+  // Between two tables, and between GPUs; what is known of those.
+  std::optional<std::string> choose(const std::string& verb, std::istringstream& words) {
+    if (verb == "table") {
+      // The other one of two, which may be on another GPU.
+      std::swap(table_, other_.table);
+      std::swap(address_, other_.address);
+      std::swap(shift_, other_.shift);
+      return "done";
+    }
+    if (verb == "gpu") {
+      std::size_t at = 0;
+      words >> at;
+      return use(at);
+    }
+    if (verb == "gpus") {
+      std::string ids;
+      for (const Gpu& gpu : gpus_) ids += (ids.empty() ? "" : " ") + gpu.driver->description().identity.id;
+      return ids;
+    }
+    if (verb == "used") {
+      int device = 0;
+      words >> device;
+      return std::to_string(used_bytes_(device));
+    }
+    if (verb == "current") {
+      // Which of the GPUs is this thread's, by its context.
+      std::string found = "none";
+      for (std::size_t at = 0; at != gpus_.size(); ++at) {
+        if (gpus_[at].context && gpus_[at].context->is_current()) found = std::to_string(at);
+      }
+      return found;
+    }
+    return std::nullopt;
+  }
+  // Makes the GPU's context this thread's, and what comes is queued there.
+  std::string use(std::size_t at) {
+    Gpu& gpu = gpus_.at(at);
+    if (!gpu.context) {
+      std::unique_ptr<DriverContext> context;
+      CHECK(gpu.driver->open_context(context).ok());
+      CHECK(context->enter().ok() && context->make_stream(gpu.stream).ok());
+      gpu.context = std::move(context);
+    }
+    context_ = gpu.context.get();
+    stream_ = gpu.stream;
+    CHECK(context_->enter().ok());
     return "done";
   }
   // On the service's first device, or on one that is named.
@@ -211,7 +264,7 @@ class Program {
   }
 
   // A kernel that runs until `let-go`, and reads the pages then.
-  std::string hold(std::uint64_t offset, std::uint64_t bytes) {
+  std::string hold(std::uint64_t offset, std::uint64_t bytes, void* queue) {
     void *module = nullptr, *kernel = nullptr;
     CHECK(load_module_(&module, "any image") == 0);
     CHECK(find_kernel_(&kernel, module, "penstock_fake_hold") == 0);
@@ -219,7 +272,7 @@ class Program {
     std::uint64_t flag = reinterpret_cast<std::uintptr_t>(flag_);
     std::uint64_t memory = static_cast<std::uint64_t>(at(offset));
     std::array<void*, 3> parameters{&flag, &memory, &bytes};
-    return std::to_string(launch_(kernel, 1, 1, 1, 1, 1, 1, 0, stream(), parameters.data(), nullptr));
+    return std::to_string(launch_(kernel, 1, 1, 1, 1, 1, 1, 0, queue, parameters.data(), nullptr));
   }
 
   const GpuVendor vendor_;
@@ -229,8 +282,19 @@ class Program {
   pst_checkpoint* checkpoint_ = nullptr;
   pst_table* table_ = nullptr;
   void* address_ = nullptr;
-  std::unique_ptr<DriverContext> context_;
+  struct Gpu {
+    std::shared_ptr<GpuDriver> driver;
+    std::unique_ptr<DriverContext> context;
+    StreamHandle stream;
+  };
+  std::vector<Gpu> gpus_;
+  DriverContext* context_ = nullptr;
   StreamHandle stream_{};
+  struct {
+    pst_table* table = nullptr;
+    void* address = nullptr;
+    std::uint64_t shift = 0;
+  } other_;
   FakeCallCount calls_ = nullptr;
   std::uint64_t (*used_bytes_)(int device) = nullptr;
   FakeGetLive live_ = nullptr;

@@ -24,10 +24,11 @@ class GpuDaemon(daemon.Daemon):
     """On a fake driver, whose memory all processes of the test share."""
 
     def __init__(self, vendor: str, pages: int = 64, cooperative_deadline: str = "30s",
-                 words: tuple[str, ...] = ()) -> None:
+                 words: tuple[str, ...] = (), more: dict[str, str] | None = None) -> None:
         self.vendor, self.pages, self.cooperative_deadline = vendor, pages, cooperative_deadline
         super().__init__(words=words, environment={"LD_LIBRARY_PATH": str(daemon.BUILD / "fakes" / vendor),
-                                      "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB", "PENSTOCK_FAKE_STREAM_DELAY_US": "20"})
+                                      "PENSTOCK_FAKE_DEVICE_BYTES": "1GiB", "PENSTOCK_FAKE_STREAM_DELAY_US": "20",
+                                      **(more or {})})
         self.file = self.folder / "m.safetensors"
         daemon.write_checkpoint(self.file, tensors=24, tensor_bytes=MIB)
 
