@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@ namespace {
 struct Contexts {
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<DriverContext>> by_id;
+  std::vector<std::unique_ptr<DriverContext>> ended;
 };
 
 Outcome<std::unique_ptr<DriverContext>> open_context(GpuVendor vendor, const std::string& id) {
@@ -45,6 +47,12 @@ Outcome<std::unique_ptr<DriverContext>> open_context(GpuVendor vendor, const std
                           driver_code_name(code.native), code.native));
 }
 
+DriverCode enter_alive(DriverContext& context) {
+  const DriverCode code = context.enter();
+  DeviceMemoryFigures figures;
+  return code.ok() ? context.memory_figures(figures) : code;  // It can be entered, and be over all the same.
+}
+
 }  // namespace
 
 Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
@@ -53,12 +61,18 @@ Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
   const std::lock_guard lock(contexts.mutex);
   const std::string key = id.empty() ? std::string(gpu_vendor_name(vendor)) : id;
   auto found = contexts.by_id.find(key);
+  if (found != contexts.by_id.end() && classify(enter_alive(*found->second)) == DriverClass::context_dead) {
+    // The program has reset the device. The claim to its primary context has gone with that: it is not given up once more.
+    contexts.ended.push_back(std::move(found->second));
+    contexts.by_id.erase(found);
+    found = contexts.by_id.end();
+  }
   if (found == contexts.by_id.end()) {
     auto opened = open_context(vendor, id);
     if (!opened) return tl::unexpected(std::move(opened.error()));
     found = contexts.by_id.emplace(key, std::move(*opened)).first;
   }
-  const DriverCode code = found->second->enter();
+  const DriverCode code = enter_alive(*found->second);
   if (code.ok()) return {};
   return fail(FailureKind::device_unhealthy,
               fmt::format("the context of {} can't be used: {} answered {} ({})", id, code.call,

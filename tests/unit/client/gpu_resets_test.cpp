@@ -3,6 +3,7 @@
 // and ended all the same.
 #include <dlfcn.h>
 
+#include "service/client/program_context.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/unit/client/gpu_pages.hpp"
 
@@ -83,6 +84,19 @@ TEST_F(GpuResets, AProgramThatBeginsAnewGoesOn) {
   EXPECT_TRUE(eventually([&] { return table_->mapper().quiet(0); }));
   revoke(0);
   EXPECT_EQ(mappings(), a_message - 1);
+}
+
+TEST_F(GpuResets, TheContextThatTheLibraryMakesIsMadeAnew) {
+  const GpuVendor vendor = is_hip() ? GpuVendor::hip : GpuVendor::cuda;
+  ASSERT_TRUE(unpin({0, a_message}, stream_));
+  ASSERT_TRUE(enter_program_context(vendor, ""));
+  reset();
+  const auto entered = enter_program_context(vendor, "");
+  ASSERT_TRUE(entered) << entered.error().message;
+  StreamHandle stream{};
+  std::unique_ptr<DriverContext> own;
+  ASSERT_TRUE(gpu_.driver->adopt_context(own).ok());
+  EXPECT_TRUE(own->make_stream(stream).ok() && own->destroy_stream(stream).ok());
 }
 
 }  // namespace
