@@ -11,11 +11,12 @@ from typing import Any
 
 import daemon
 import wire
+from on_gpu import OnEachDevice
 
 
-class Unlinked(unittest.TestCase):
+class Unlinked(OnEachDevice, unittest.TestCase):
     def setUp(self) -> None:
-        self.daemon = self.enterContext(daemon.Daemon())
+        self.daemon = self.enterContext(self.make())
         self.file = self.daemon.folder / "removed.safetensors"
         daemon.write_checkpoint(self.file)
 
@@ -65,6 +66,14 @@ class Unlinked(unittest.TestCase):
         # Both are looked at together: what would let go of the one lets go of the other not later.
         self.assertTrue(daemon.wait_until(lambda: not self.held(), 10), self.held())
         self.assertEqual(1, len(self.checkpoints()))
+
+
+class UnlinkedOnCuda(Unlinked):
+    vendor = "cuda"
+
+
+class UnlinkedOnHip(Unlinked):
+    vendor = "hip"
 
 
 if __name__ == "__main__":
