@@ -33,7 +33,8 @@ bool Table::pinned(PageSpan span) const {
 bool Table::any_pinned() const {
   const PinWord* const words = words_.load(std::memory_order_acquire);
   return std::any_of(words, words + shape_.pages, [](const PinWord& word) {
-    return pstw_pin_count(word.load(std::memory_order_relaxed)) > 0;
+    const std::uint64_t seen = word.load(std::memory_order_relaxed);
+    return pstw_pin_count(seen) > 0 && pstw_pin_state(seen) != PSTW_PIN_UNMAPPED;
   });
 }
 
@@ -51,6 +52,8 @@ void Table::attach(TableAttachment attachment) {
     record = {.writers = keep ? record.writers : 0, .personal = keep && record.personal, .inherited = keep};
     // Its last unpin takes the mark, and unmaps the page.
     if (keep) next[page].store(pinned ? word | PSTW_PIN_WANTED : word, std::memory_order_relaxed);
+    // A page that was lost under pins: they are still to be given up.
+    if (!mapped) next[page].store(word & PSTW_PIN_COUNT_MASK, std::memory_order_relaxed);
   }
   if (at_.region) given_up_.push_back(std::move(at_.region));
   at_ = std::move(attachment);

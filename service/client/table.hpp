@@ -100,7 +100,7 @@ class Table {
   bool unpin(PageSpan span, Last last, Settle settle);
   // Each page has a pin, as far as one look can tell.
   bool pinned(PageSpan span) const;
-  // Some page has one.
+  // Some page that is mapped has one.
   bool any_pinned() const;
 
   // ---- under the device's lock ----

@@ -100,6 +100,24 @@ TEST_F(GpuReplacements, APageThatIsLostUnderAPinComesBackUnderIt) {
   EXPECT_EQ(state(0), PSTW_PIN_MAPPED);
 }
 
+TEST_F(GpuReplacements, PinsThatAPageWasLostUnderOutliveTheConnection) {
+  bring();
+  auto answer = make_private(0);
+  const auto asked = service_->next<PeerMakePrivate>();
+  fake_.set_faults(call("MemMap:2@1"));
+  grant_private(0, asked.request);
+  ASSERT_FALSE(answer.get().outcome);
+  fake_.set_faults("");
+  SharedWords pins(pages);
+  attach(2, pins);
+  EXPECT_EQ(pstw_pin_count(pins.load(0)), 1u);
+  EXPECT_EQ(pstw_pin_state(pins.load(0)), PSTW_PIN_UNMAPPED);
+  EXPECT_TRUE(paging_.unpin(*table_, {1, a_message - 1}));
+  EXPECT_EQ(paging_.try_detach(*table_).ending, Ending::now) << "it keeps nothing";
+  EXPECT_TRUE(paging_.unpin(*table_, {0, 1}));
+  EXPECT_FALSE(paging_.unpin(*table_, {0, 1}));
+}
+
 TEST_F(GpuReplacements, WorkThatIsNotOverKeepsThePage) {
   bring();
   table_->mapper().note_unknown(0);
