@@ -29,13 +29,6 @@ from cases import GATED, SEEDS, Case, OneStart, SmallDaemon, setUpModule  # noqa
 class Ledger(Case):
     """`--cpu`: checkpoints come from the service."""
 
-    def test_same_pixels_and_only_the_read_is_shared_where_dtypes_differ(self) -> None:
-        comfy = self.comfy()
-        self.check(comfy)
-        self.assertIn("penstock: in use", comfy.log())
-        self.assertNotIn("is read by ComfyUI", comfy.log())
-        self.assertGreater(self.daemon.device()["resident_bytes"], 0)
-
     def test_a_file_that_the_service_refuses_goes_to_comfyui_with_the_reason(self) -> None:
         small = self.enterContext(SmallDaemon("512KiB"))
         comfy = self.comfy(socket=small.socket)
@@ -258,7 +251,7 @@ class Around(Case):
             return error.code == 404
         return False
 
-    def test_taken_out_it_leaves_no_trace(self) -> None:
+    def test_same_pixels_and_taken_out_it_leaves_no_trace(self) -> None:
         def tree(folder: Path) -> set[str]:
             found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
             return {one for one in found if not one.startswith("custom_nodes/penstock")}
@@ -268,6 +261,9 @@ class Around(Case):
         with server.Comfy(self.folder / "one", self.models / self.dtype, penstock=self.daemon.socket) as comfy:
             self.check(comfy)
             self.assertIn("penstock: in use", comfy.log())
+            # Its checkpoints came from the service; only the read is shared, since dtypes differ.
+            self.assertNotIn("is read by ComfyUI", comfy.log())
+            self.assertGreater(self.daemon.device()["resident_bytes"], 0)
         shutil.rmtree(self.folder / "one/custom_nodes/penstock")
         self.assertEqual(tree(self.folder / "plain"), tree(self.folder / "one"))
         with server.Comfy(self.folder / "one", self.models / self.dtype, penstock=self.daemon.socket) as comfy:
