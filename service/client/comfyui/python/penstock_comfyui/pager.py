@@ -377,7 +377,8 @@ def make_table(nbytes: int, index: int) -> PrivateTable | None:
         if device is None:
             say_once(f"the service has nothing for device {index}; weights are streamed")
             return None
-        table = service.private_table(min(nbytes, device.capacity_bytes * RESERVATION_MAX), device.id)
+        size = min(nbytes, device.capacity_bytes * RESERVATION_MAX)
+        table = link.patiently(service, lambda: service.private_table(size, device.id))
     except (*AWAY, errors.DeadlineError) as error:
         link.away(error)
         return None
