@@ -48,6 +48,7 @@ Outcome<OpenTable*> Client::find(const TableRecipe& recipe) {
 }
 
 void Client::close(OpenTable& table) {
+  end_parked();
   const std::lock_guard lock(opening_);
   if (--table.users == 0) {
     const auto found = std::ranges::find_if(tables_, [&](const auto& one) { return one.get() == &table; });
@@ -67,7 +68,6 @@ void Client::run_closing() {
 }
 
 void Client::end_closing() {
-  end_parked();
   std::erase_if(closing_, [&](const auto& one) { return end(*one); });
   closing_waits_.store(!closing_.empty(), std::memory_order_relaxed);
 }

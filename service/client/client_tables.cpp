@@ -11,6 +11,7 @@
 #include "dataplane/base/units.hpp"
 #include "service/client/client.hpp"
 #include "service/client/host_mapper.hpp"
+#include "service/client/parked_mappers.hpp"
 #include "service/client/status.hpp"
 #include "service/protocol/sealed_blob.hpp"
 
@@ -156,6 +157,7 @@ Outcome<void> Client::give_handle(Checkpoint& checkpoint, std::uint64_t epoch, N
 }
 
 Outcome<OpenTable*> Client::open(TableRecipe recipe) {
+  end_parked();
   const std::lock_guard lock(opening_);
   // Who only copies from it takes it as it is.
   const bool any_options = std::exchange(recipe.copied_to, std::nullopt).has_value();

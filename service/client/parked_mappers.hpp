@@ -17,7 +17,8 @@ inline constexpr Nanoseconds device_work_interval = std::chrono::milliseconds(1)
 
 void park(std::shared_ptr<TableCopy> copy);
 void park(std::unique_ptr<PageMapper> mapper);
-// Unmaps those whose work has ended. Costs one load while there are none; waits for nothing.
+// Ends those whose work has ended. Costs one load while there are none; waits for nothing but, for a copy's memory, the driver:
+// not to be called with a lock that others need.
 void end_parked();
 
 }  // namespace penstock
