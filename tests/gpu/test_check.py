@@ -52,7 +52,7 @@ class Check(unittest.TestCase):
         tools = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="penstock-tools-")))
         (tools / "nvidia-smi").write_text("#!/bin/sh\ntrap '' TERM INT\nexec sleep 1000\n", encoding="utf-8")
         (tools / "nvidia-smi").chmod(0o755)
-        check = self.start("--budget", "5", PATH=f"{tools}:{os.environ['PATH']}")
+        check = self.start("--budget", "7", PATH=f"{tools}:{os.environ['PATH']}")
         table, _ = check.communicate(timeout=60)
         self.assertEqual(0, check.returncode, table)
         result = json.loads((self.out / "gpu_check.json").read_text(encoding="utf-8"))
