@@ -67,7 +67,8 @@ Result<ProcessMemory> read_process_memory(int root, const ProcessRef& process) {
   };
   // Tells what a walk would cost, without one.
   const Result<std::string> status = read_of("status");
-  const bool walk = !status || bytes_of(*status, "VmRSS").value_or(0) <= walked_bytes_max;
+  const auto in_status = [&](const char* name) { return bytes_of(*status, name).value_or(0); };
+  const bool walk = !status || in_status("VmRSS") + in_status("VmSwap") <= walked_bytes_max;
   Result<std::string> text = walk ? read_of("smaps_rollup") : Error{Errc::exhausted, 0, "walk page tables"};
   // Another user's is refused without a privilege; a process without memory any more has an empty one.
   const bool rolled_up = text && !text->empty();

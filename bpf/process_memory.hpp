@@ -32,7 +32,8 @@ ProcessMemory memory_of_status(std::string_view text);
 void part_swapped(ProcessMemory& memory, const std::optional<SwapSpace>& space,
                   std::optional<std::uint64_t> zswapped);
 
-// Of a larger process the page tables are not walked: it is known as anybody knows it, from its status.
+// Of a process with more than this, in memory or swapped out, the page tables are not walked: it is known as anybody
+// knows it, from its status.
 inline constexpr std::uint64_t walked_bytes_max = 64ULL << 30;
 
 // Below "/" or a literal tree. Errc::not_found when the process has ended. Walks the process's page tables: some

@@ -90,9 +90,11 @@ TEST(ProcessMemory, TheStatusFileStandsInForARollupThatIsRefused) {
 TEST(ProcessMemory, ThePageTablesOfAHugeProcessAreNotWalked) {
   const UniqueFd pidfd = own_pidfd();
   const LiteralTree tree({{"proc/7/smaps_rollup", rollup}});
-  for (const auto& [resident, walked] :
+  constexpr std::uint64_t swapped = 3 * 1024;
+  for (const auto& [used, walked] :
        {std::pair(walked_bytes_max, true), std::pair(walked_bytes_max + 1024, false)}) {
-    tree.write("proc/7/status", fmt::format("VmRSS: {} kB\nRssAnon: 152 kB\n", resident / 1024));
+    tree.write("proc/7/status", fmt::format("VmRSS: {} kB\nRssAnon: 152 kB\nVmSwap: {} kB\n",
+                                            (used - swapped) / 1024, swapped / 1024));
     const Result<ProcessMemory> memory = read_process_memory(tree.root().get(), {7, pidfd.get()});
     ASSERT_TRUE(memory);
     EXPECT_EQ(memory->page_cache.has_value(), walked);
