@@ -22,9 +22,9 @@ class OnGpu(daemon.Daemon):
 
     def default_config(self, capacity: str, extra: str) -> str:
         return (f'[service]\nsocket = "{self.socket}"\nsocket_group = ""\nrevoke_deadline = "300ms"\n'
-                f'[metrics]\nlisten = "127.0.0.1:0"\n'
                 f'[host]\nlocked_bytes = "0"\n'  # Whose copies would be left, and are meant to.
-                f'[device.{self.vendor}]\npage_bytes = "8MiB"\ncapacity = "{capacity}"\n{extra}')
+                f'[device.{self.vendor}]\npage_bytes = "8MiB"\ncapacity = "{capacity}"\n'
+                + ('' if "[metrics]" in extra else '[metrics]\nlisten = "127.0.0.1:0"\n') + extra)
 
 
 class OnEachDevice:

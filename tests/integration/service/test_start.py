@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import daemon
+from on_gpu import OnEachDevice
 
 
 # Starting takes 30 ms; the bound is the case's. Programs with sanitizers start slowly.
@@ -23,10 +24,10 @@ def metrics(address: str) -> str:
     return f'[metrics]\nlisten = "{address}"\n'
 
 
-class CaseS03(unittest.TestCase):
+class CaseS03(OnEachDevice, unittest.TestCase):
     def assert_refused(self, address: str, words: tuple[str, ...]) -> None:
         start = time.monotonic()
-        with daemon.Daemon(extra=metrics(address), wait=False) as refused:
+        with self.make(extra=metrics(address), wait=False) as refused:
             code = refused.process.wait(timeout=10)
             self.assertLess(time.monotonic() - start, LIMIT_SECONDS)
             self.assertNotEqual(0, code)
@@ -53,7 +54,7 @@ class CaseS03(unittest.TestCase):
         self.assertIn("metrics.listen", done.stderr)
 
     def test_port_0_picks_one_that_is_logged_and_shown(self) -> None:
-        with daemon.Daemon() as running:
+        with self.make() as running:
             address = running.ask("status")["metrics"]["address"]
             self.assertIn(address, running.log())
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
@@ -62,13 +63,13 @@ class CaseS03(unittest.TestCase):
                 self.assertEqual(200, page.status)
 
     def test_metrics_are_off_only_when_asked(self) -> None:
-        with daemon.Daemon(extra=metrics("")) as running:
+        with self.make(extra=metrics("")) as running:
             self.assertEqual("", running.ask("status")["metrics"]["address"])
 
     def test_a_restart_at_once_gets_the_same_port(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        with daemon.Daemon(extra=metrics(f"127.0.0.1:{port}")) as running:
+        with self.make(extra=metrics(f"127.0.0.1:{port}")) as running:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
             running.process.kill()
             running.process.wait()
@@ -79,11 +80,19 @@ class CaseS03(unittest.TestCase):
     def test_two_services_with_one_configuration_do_not_both_run(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        with daemon.Daemon(extra=metrics(f"127.0.0.1:{port}")) as running:
+        with self.make(extra=metrics(f"127.0.0.1:{port}")) as running:
             second = subprocess.run([daemon.PENSTOCKD, "--config", running.config], capture_output=True, text=True,
-                                    check=False, timeout=10)
+                                    check=False, timeout=10, env=running.environment)
             self.assertEqual(1, second.returncode)
             self.assertTrue(running.is_serving())
+
+
+class CaseS03OnCuda(CaseS03):
+    vendor = "cuda"
+
+
+class CaseS03OnHip(CaseS03):
+    vendor = "hip"
 
 
 class CaseS06(unittest.TestCase):
