@@ -20,7 +20,7 @@ class Counted:
     def __init__(self, tensor: type, module: type) -> None:
         """torch's, which isn't imported here."""
         self._tensor = tensor
-        self._module = module
+        self._module: Any = module
         self._elsewhere: set[int] = set()
         self._storages: set[tuple[str, int]] = set()
         self._looks = LOOKS_MAX

@@ -53,11 +53,21 @@ def in_call() -> None:
     with_service(_answer)
 
 
+def _give(service: penstock.Service) -> None:
+    service.run_revokes()
+    _answer(service)
+
+
+def _rest(service: penstock.Service) -> None:
+    _give(service)
+    service.set_idle(True)
+
+
 def end_node() -> None:
     """REQUIRES: nothing of the node is in flight any more."""
     global _wanted
     with_service(lambda service: _answer_held(True))
-    with_service(lambda service: (service.run_revokes(), _answer(service)))
+    with_service(_give)
     _wanted = 0  # That was all that we could do without.
 
 
@@ -68,7 +78,7 @@ def start_prompt() -> None:
 def end_prompt() -> None:
     """REQUIRES: the device has been waited for."""
     with_service(lambda service: _answer_held(True))
-    with_service(lambda service: (service.run_revokes(), _answer(service), service.set_idle(True)))
+    with_service(_rest)
 
 
 def promised_to_others(own_bytes: Callable[[str], int], counted: Callable[[], Collection[str]]) -> int:
