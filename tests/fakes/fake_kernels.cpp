@@ -8,6 +8,7 @@
 #include "dataplane/kernels/convert.hpp"
 #include "dataplane/kernels/kernel_arguments.hpp"
 #include "tests/fakes/engine/address_space.hpp"
+#include "tests/fakes/engine/host_memory.hpp"
 #include "tests/fakes/engine/work.hpp"
 
 namespace penstock::fake {
@@ -102,13 +103,44 @@ CudaResult hold(const KernelLaunch& launch) {
                      [](const std::byte* /*memory*/) {});
 }
 
-std::pair<std::uint64_t, std::uint64_t> held(const KernelLaunch& launch) {
-  return {launch.parameter<std::uint64_t>(1), launch.parameter<std::uint64_t>(2)};
+// The list of a launch and, where it lies in host memory, its entries. One in device memory may be the work of a copy
+// that is still queued.
+template <class Entry>
+std::vector<Entry> listed(const KernelLaunch& launch, std::vector<UsedRange>& uses) {
+  const UsedRange list{launch.parameter<std::uint64_t>(0), launch.grid * sizeof(Entry)};
+  uses.push_back(list);
+  std::vector<Entry> entries;
+  if (HostMemory::instance().is_registered(list.address, list.size))
+    static_cast<void>(launch.read_array(list.address, launch.grid, entries));
+  return entries;
+}
+
+std::vector<UsedRange> scattered(const KernelLaunch& launch) {
+  std::vector<UsedRange> uses;
+  for (const ScatterPiece& piece : listed<ScatterPiece>(launch, uses)) {
+    uses.push_back({piece.source, piece.elements * bytes_of(piece.stored)});
+    uses.push_back({piece.destination, piece.elements * bytes_of(piece.wanted)});
+  }
+  return uses;
+}
+
+std::vector<UsedRange> summed(const KernelLaunch& launch) {
+  std::vector<UsedRange> uses;
+  for (const ChecksumTile& tile : listed<ChecksumTile>(launch, uses)) {
+    uses.push_back({tile.address, tile.bytes});
+    uses.push_back({launch.parameter<std::uint64_t>(1) + tile.sum * 8, 8});
+  }
+  return uses;
+}
+
+std::vector<UsedRange> held(const KernelLaunch& launch) {
+  return {{launch.parameter<std::uint64_t>(0), sizeof(std::uint32_t)},
+          {launch.parameter<std::uint64_t>(1), launch.parameter<std::uint64_t>(2)}};
 }
 
 const FakeKernel table[] = {
-    {"penstock_scatter", {8}, scatter},
-    {"penstock_checksum", {8, 8}, checksum_tiles},
+    {"penstock_scatter", {8}, scatter, scattered},
+    {"penstock_checksum", {8, 8}, checksum_tiles, summed},
     {"penstock_fake_hold", {8, 8, 8}, hold, held},
 };
 

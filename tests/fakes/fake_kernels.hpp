@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dataplane/device/cuda/cuda_abi.h"
@@ -41,12 +40,16 @@ struct KernelLaunch {
   }
 };
 
+struct UsedRange {
+  std::uint64_t address = 0, size = 0;
+};
+
 struct FakeKernel {
   std::string_view name;
   std::vector<std::size_t> parameter_bytes;
   CudaResult (*run)(const KernelLaunch& launch);
-  // Address and size of what it will use, where its parameters say so. Null: they don't.
-  std::pair<std::uint64_t, std::uint64_t> (*uses)(const KernelLaunch& launch) = nullptr;
+  // What it will use, as far as is known at the launch.
+  std::vector<UsedRange> (*uses)(const KernelLaunch& launch);
 };
 // Null when there is no such kernel.
 const FakeKernel* find_kernel(std::string_view name);

@@ -37,6 +37,28 @@ std::shared_ptr<QueuedUse> use(const Context& context, std::uint64_t address, st
   return std::make_shared<QueuedUse>(context, address, size);
 }
 
+// By units of what is mapped, so that a kernel's many pieces are few.
+std::vector<std::shared_ptr<QueuedUse>> used_by(const Context& context, const FakeKernel& kernel,
+                                                const KernelLaunch& launch) {
+  const std::uint64_t unit = settings().granularity_minimum;
+  std::vector<UsedRange> units;
+  for (const auto& [address, size] : kernel.uses(launch)) {
+    if (size == 0) continue;
+    const std::uint64_t first = address / unit * unit;
+    units.push_back({first, (address + size - first + unit - 1) / unit * unit});
+  }
+  std::sort(units.begin(), units.end(),
+            [](const UsedRange& one, const UsedRange& other) { return one.address < other.address; });
+  std::vector<std::shared_ptr<QueuedUse>> uses;
+  for (std::size_t at = 0; at < units.size();) {
+    UsedRange merged = units[at];
+    for (++at; at < units.size() && units[at].address <= merged.address + merged.size; ++at)
+      merged.size = std::max(merged.size, units[at].address + units[at].size - merged.address);
+    uses.push_back(use(context, merged.address, merged.size));
+  }
+  return uses;
+}
+
 CudaResult injected(const char* kind) { return FaultPlan::instance().next(kind).code; }
 
 }  // namespace
@@ -134,12 +156,7 @@ CudaResult launch(Context& context, const FakeKernel& kernel, unsigned grid, uns
     const auto* bytes = static_cast<const std::byte*>(parameters[i]);
     started->parameters.emplace_back(bytes, bytes + kernel.parameter_bytes[i]);
   }
-  std::shared_ptr<QueuedUse> used;
-  if (kernel.uses != nullptr) {
-    const auto [address, size] = kernel.uses(*started);
-    used = use(context, address, size);
-  }
-  return context.push(stream, [&kernel, started, used]() -> CudaResult {
+  return context.push(stream, [&kernel, started, used = used_by(context, kernel, *started)]() -> CudaResult {
     if (const CudaResult bad = injected("kernel")) return bad;
     return kernel.run(*started);
   });

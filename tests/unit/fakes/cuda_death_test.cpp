@@ -2,6 +2,7 @@
 // Rules 4 and 5 of tests/fakes/DESIGN.md: what ends the process.
 #include <array>
 
+#include "dataplane/kernels/kernel_arguments.hpp"
 #include "tests/unit/fakes/fake_cuda_fixture.hpp"
 
 namespace penstock::fake {
@@ -119,6 +120,77 @@ void unmap_under_a_running_kernel(CudaStream stream) {
 
 TEST_F(FakeCudaStreamDeathTest, AnUnmapUnderARunningKernelAborts) {
   EXPECT_DEATH(unmap_under_a_running_kernel(stream), "unmap of .* still uses it");
+}
+
+// Lists of pieces and tiles in host memory, as the writer has them.
+void launch_on(const char* kernel, void* host, CudaStream stream) {
+  CudaModule module = nullptr;
+  cuModuleLoadData(&module, "image");
+  CudaFunction function = nullptr;
+  cuModuleGetFunction(&function, module, kernel);
+  unsigned long long list = reinterpret_cast<std::uintptr_t>(host);
+  unsigned long long sums = list + 2048;
+  std::array<void*, 2> parameters{&list, &sums};
+  cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.data(), nullptr);
+}
+
+void* piece_to(CudaAddress address) {
+  void* host = nullptr;
+  cuMemHostAlloc(&host, 4096, 0);
+  *static_cast<ScatterPiece*>(host) = {.source = reinterpret_cast<std::uintptr_t>(host) + 1024,
+                                       .destination = address,
+                                       .elements = 64,
+                                       .scale = 1,
+                                       .stored = ElementKind::bytes,
+                                       .wanted = ElementKind::bytes,
+                                       .zero = 0};
+  return host;
+}
+
+void* tile_of(CudaAddress address) {
+  void* host = nullptr;
+  cuMemHostAlloc(&host, 4096, 0);
+  *static_cast<ChecksumTile*>(host) = {.address = address, .bytes = 64, .first_word = 0, .sum = 0, .zero = 0};
+  return host;
+}
+
+// Another frame is there when the kernel runs, and nothing else would tell.
+void replace_under_queued_work(CudaAddress address, CudaStream stream) {
+  cuMemUnmap(address, frame_bytes);
+  cuMemMap(address, frame_bytes, 0, create(), 0);
+  set_access(address, frame_bytes, cuda_mem_access_read_write);
+  cuStreamSynchronize(stream);
+}
+
+TEST_F(FakeCudaStreamDeathTest, AnUnmapUnderAQueuedScatterAborts) {
+  EXPECT_DEATH(
+      {
+        const CudaAddress address = mapped_frame();
+        launch_on("penstock_scatter", piece_to(address + frame_bytes - 64), stream);
+        replace_under_queued_work(address, stream);
+      },
+      "unmap of .* still uses it");
+}
+
+TEST_F(FakeCudaStreamDeathTest, AnUnmapUnderAQueuedChecksumAborts) {
+  EXPECT_DEATH(
+      {
+        const CudaAddress address = mapped_frame();
+        launch_on("penstock_checksum", tile_of(address), stream);
+        replace_under_queued_work(address, stream);
+      },
+      "unmap of .* still uses it");
+}
+
+TEST_F(FakeCudaStreamDeathTest, AnUnmapBesideAQueuedScatterIsFine) {
+  const CudaAddress address = mapped_frame();
+  const CudaAddress other = mapped_frame();
+  void* const host = piece_to(address);
+  launch_on("penstock_scatter", host, stream);
+  give_back(other);
+  ASSERT_EQ(cuStreamSynchronize(stream), cuda_success);
+  give_back(address);
+  EXPECT_EQ(cuMemFreeHost(host), cuda_success);
 }
 
 TEST_F(FakeCudaStreamDeathTest, WhatWasDestroyedIsFoundOut) {
