@@ -37,6 +37,8 @@ struct RemoteFillerOptions {
   std::uint32_t start_ticks = 60;  // Until ready.
   // For a process that gave up to end by itself, so that it says why; then it is killed.
   std::uint32_t farewell_ticks = 4;
+  std::uint32_t end_ticks =
+      20;  // For one that was killed; then the device is in quarantine until it has ended.
   RestartPolicyOptions restarts;
   // A quarantine ends by itself after so long, for one writer; each that fails too doubles it. 0: only by restart().
   std::uint64_t retry_ticks = 20, retry_ticks_most = 600;

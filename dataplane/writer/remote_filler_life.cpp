@@ -111,7 +111,9 @@ void RemoteFiller::look_at_process() {
 void RemoteFiller::tick() {
   ++ticks_;
   if (!running() && process_ && ticks_ >= kill_at_) process_->kill();
-  if (state_ == WriterState::quarantined && options_.retry_ticks > 0 && ticks_ >= restart_at_) {
+  // The kernel holds it, and none may start beside it: who waits for the next one is told.
+  if (state_ == WriterState::lost && process_ && ticks_ >= kill_at_ + options_.end_ticks) begin_quarantine();
+  if (state_ == WriterState::quarantined && !process_ && options_.retry_ticks > 0 && ticks_ >= restart_at_) {
     policy_.put_on_probation(ticks_);
     set_state(WriterState::lost);
   }

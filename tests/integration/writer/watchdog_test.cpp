@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers that do not answer, or answer what they must not.
+#include <array>
 #include <csignal>
+#include <utility>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "dataplane/base/check.hpp"
 #include "tests/integration/writer/writer_rig.hpp"
 #include "tests/support/drive_device.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace penstock::test {
 namespace {
@@ -113,6 +122,63 @@ TEST(WriterWatchdog, AWriterThatHangsUpIsLost) {
   WriterLoss why{};
   EXPECT_EQ(state_after("exec 3>&-; exec sleep 60", why), WriterState::quarantined);
   EXPECT_EQ(why, WriterLoss::died);
+}
+
+// What is traced can't be collected by its parent before its tracer lets go: to the service as one that SIGKILL does not end.
+class Tracer {
+ public:
+  explicit Tracer(pid_t traced) {
+    std::array<int, 2> ends{};
+    CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    UniqueFd from(ends[0]), to(ends[1]);
+    own_ = ::fork();
+    CHECK(own_ >= 0);
+    if (own_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const char traces = ::ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0 ? 1 : 0;
+      CHECK(::write(to.get(), &traces, 1) == 1);
+      while (true) ::pause();
+    }
+    char traces = 0;
+    traces_ = ::read(from.get(), &traces, 1) == 1 && traces == 1;
+  }
+  ~Tracer() { let_go(); }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  bool traces() const { return traces_; }
+  void let_go() {
+    if (own_ == 0) return;
+    ::kill(own_, SIGKILL);
+    ::waitpid(std::exchange(own_, 0), nullptr, 0);
+  }
+
+ private:
+  pid_t own_ = 0;
+  bool traces_ = false;
+};
+
+TEST(WriterWatchdog, AWriterThatCantBeKilledIsAQuarantineUntilItIsGone) {
+  RemoteFillerOptions options = WriterRig::quick();
+  options.farewell_ticks = options.end_ticks = 10;
+  options.retry_ticks = options.retry_ticks_most = 5;
+  WriterRig rig(options);
+  ASSERT_TRUE(rig.wait_until_ready());
+  Tracer tracer(rig.pid());
+  if (!tracer.traces()) GTEST_SKIP() << "requires the right to trace a process";
+  rig.signal(SIGKILL);
+  EXPECT_EQ(rig.wait_for_loss(), Errc::device);
+  // Whoever waits for a frame gets an answer from then on.
+  ASSERT_TRUE(eventually([&] { return rig.wait_for_loss() == Errc::closed; }));
+  EXPECT_EQ(rig.stats().state, WriterState::quarantined);
+  EXPECT_EQ(rig.stats().starts, 1u) << "none beside it";
+  tracer.let_go();
+  ASSERT_TRUE(eventually([&] {
+    static_cast<void>(rig.writer().reached());
+    return rig.stats().state == WriterState::ready;
+  }));
+  EXPECT_EQ(rig.stats().starts, 2u);
+  EXPECT_TRUE(rig.fill(rig.make_attached(), 1));
 }
 
 }  // namespace
