@@ -7,10 +7,15 @@
 #include <array>
 #include <cerrno>
 
+#include "dataplane/base/check.hpp"
+
 namespace penstock {
 
-Result<> lock_memory(const Mapping& mapping) {
-  if (::mlock(mapping.data(), mapping.size()) != 0) return Error{Errc::exhausted, errno, "mlock"};
+Result<> lock_memory(const Mapping& mapping) { return lock_memory(mapping, 0, mapping.size()); }
+
+Result<> lock_memory(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes) {
+  CHECK(offset <= mapping.size() && bytes <= mapping.size() - offset);
+  if (::mlock(mapping.data() + offset, bytes) != 0) return Error{Errc::exhausted, errno, "mlock"};
   return {};
 }
 

@@ -12,6 +12,8 @@ namespace penstock {
 // Locks the whole mapping until it is unmapped. Errc::exhausted with ENOMEM or EPERM: more than
 // locked_memory_limit() allows, and no CAP_IPC_LOCK.
 Result<> lock_memory(const Mapping& mapping);
+// A part of it. REQUIRES: `offset` is a multiple of the page size, and the part lies in the mapping.
+Result<> lock_memory(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes);
 
 // Locks pages of mappings in [begin, end) from when each is touched, until they are unmapped. Fails as
 // lock_memory does.

@@ -8,6 +8,7 @@
 
 #include "dataplane/base/units.hpp"
 #include "service/control/session.hpp"
+#include "service/policy/amount.hpp"
 
 namespace penstock {
 namespace {
@@ -101,7 +102,8 @@ PressureSample Governor::sample(Nanoseconds now) const {
     seen.kept_bytes = stats.pinned_bytes.load() + stats.stuck_bytes.load() +
                       state_.admissions[*position_]->figures().booked_work_bytes;
   }
-  seen.room_bytes = headroom_.headroom_bytes();
+  const std::uint64_t promised = state_.host_buffers ? state_.host_buffers->missing_bytes() : 0;
+  seen.room_bytes = saturating_subtract(headroom_.headroom_bytes(), promised);
   seen.limit_bytes = headroom_.limit_bytes();
   seen.limit_source = headroom_.limit_source();
   if (state_.host_buffers) {

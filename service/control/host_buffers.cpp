@@ -11,12 +11,25 @@
 #include "dataplane/base/lock_memory.hpp"
 #include "dataplane/base/memfd.hpp"
 #include "dataplane/base/units.hpp"
+#include "service/policy/amount.hpp"
 
 namespace penstock {
 namespace {
 
 // Copies from the tier that are under way, and writers that unmap: milliseconds, unless a writer is stuck.
 constexpr Nanoseconds giving_back_limit = std::chrono::seconds(2);
+// Made present at a time: what is missing is known that exactly.
+constexpr std::uint64_t step_bytes = 8 * mib;
+
+template <class Came>
+Result<> lock_in_steps(const Mapping& mapping, Came came) {
+  for (std::uint64_t at = 0; at < mapping.size(); at += step_bytes) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(step_bytes, mapping.size() - at);
+    TRY(lock_memory(mapping, at, bytes));
+    came(bytes);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -24,7 +37,7 @@ void HostBuffers::Memory::empty() const {
   if (fd && !left && !shrink(fd.get(), 0)) spdlog::warn("a host buffer could not be emptied");
 }
 
-Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t bytes) {
+Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t bytes, Missing& missing) {
   auto memory = std::make_shared<Memory>();
   auto fd = create_shrinkable_memfd("penstock-buffer", bytes);
   if (!fd) {
@@ -36,7 +49,7 @@ Outcome<std::shared_ptr<HostBuffers::Memory>> HostBuffers::make(std::uint64_t by
   memory->fd = std::move(*fd);
   auto mapping = Mapping::shared(memory->fd.get(), bytes, Access::read_write);
   if (!mapping) return fail(FailureKind::exhausted, "no address space for a buffer");
-  if (auto locked = lock_memory(*mapping); !locked) {
+  if (auto locked = lock_in_steps(*mapping, [&](std::uint64_t came) { missing.came(came); }); !locked) {
     return fail(
         FailureKind::exhausted,
         fmt::format("can't lock {} in memory: {}", format_bytes(bytes), std::strerror(locked.error().native)),
@@ -68,7 +81,9 @@ void HostBuffers::share() {
 
 void HostBuffers::create(SessionId session, std::uint64_t bytes, Answer answer) {
   const std::uint64_t whole = round_up(bytes, small_page_bytes);
-  const std::uint64_t headroom = headroom_.headroom_bytes();
+  const std::uint64_t promised = missing_bytes();
+  headroom_.read_anew();
+  const std::uint64_t headroom = saturating_subtract(headroom_.headroom_bytes(), promised);
   const std::uint64_t in_tier = tier_ ? tier_->stats().used_bytes : 0;
   const bool sum_fits = headroom <= UINT64_MAX - in_tier;
   const auto id = budget_.allocate(session, whole, sum_fits ? headroom + in_tier : headroom);
@@ -80,13 +95,13 @@ void HostBuffers::create(SessionId session, std::uint64_t bytes, Answer answer) 
   buffers_.emplace(*id, Buffer{session, nullptr});
   opener_.run<std::shared_ptr<Memory>>(
       fmt::format("a host buffer of {}", format_bytes(whole)),
-      [whole, tier = tier_,
+      [whole, tier = tier_, missing = std::make_shared<Missing>(missing_bytes_, whole),
        most = lacking > 0 ? left_to_tier : tier_share()]() -> Outcome<std::shared_ptr<Memory>> {
         if (tier && !tier->wait_until_at_most(most, giving_back_limit)) {
           return fail(FailureKind::exhausted, "the pinned host tier could not give memory back in time",
                       "try again; penstock status shows what it uses");
         }
-        return make(whole);
+        return make(whole, *missing);
       },
       [this, id = *id, answer = std::move(answer)](Outcome<std::shared_ptr<Memory>> memory) {
         made(id, std::move(memory), answer);

@@ -6,10 +6,12 @@
 // has given back what it needs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "dataplane/base/mapping.hpp"
 #include "dataplane/base/unique_fd.hpp"
@@ -50,6 +52,9 @@ class HostBuffers {
                              std::uint64_t bytes) const;
 
   std::uint64_t bytes() const { return budget_.used_bytes(); }
+  // Of buffers that are being made: promised, and in no reading of the room yet. Whoever subtracts it asks for it before
+  // the room, so that what is made in between is counted twice rather than not at all.
+  std::uint64_t missing_bytes() const { return *missing_bytes_; }
   // What pressure leaves of it.
   std::uint64_t budget_bytes() const { return budget_.allowed_bytes(); }
   const HostTier* tier() const { return tier_.get(); }
@@ -70,7 +75,27 @@ class HostBuffers {
     std::shared_ptr<Memory> memory;  // Null while it is being made.
   };
 
-  static Outcome<std::shared_ptr<Memory>> make(std::uint64_t bytes);
+  // What one job has yet to make present, as its part of the sum; nothing when the job has ended, however it did.
+  class Missing {
+   public:
+    Missing(std::shared_ptr<std::atomic<std::uint64_t>> sum, std::uint64_t bytes)
+        : sum_(std::move(sum)), bytes_(bytes) {
+      *sum_ += bytes;
+    }
+    ~Missing() { came(bytes_); }
+    Missing(const Missing&) = delete;
+    Missing& operator=(const Missing&) = delete;
+    void came(std::uint64_t bytes) {
+      *sum_ -= bytes;
+      bytes_ -= bytes;
+    }
+
+   private:
+    std::shared_ptr<std::atomic<std::uint64_t>> sum_;
+    std::uint64_t bytes_;
+  };
+
+  static Outcome<std::shared_ptr<Memory>> make(std::uint64_t bytes, Missing& missing);
   void share();
   std::uint64_t tier_share() const;
   void made(HostBufferId id, Outcome<std::shared_ptr<Memory>> memory, const Answer& answer);
@@ -79,6 +104,9 @@ class HostBuffers {
   HeadroomSource& headroom_;
   HostBudget budget_;
   std::map<HostBufferId, Buffer> buffers_;
+  // Jobs may outlive this.
+  std::shared_ptr<std::atomic<std::uint64_t>> missing_bytes_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   std::shared_ptr<HostTier> tier_;
   std::uint64_t tier_allowed_bytes_ = UINT64_MAX;
 };

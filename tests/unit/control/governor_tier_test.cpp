@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Governor on a node whose devices are GPUs: a real pinned host tier is all that can be given back.
 #include <atomic>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,44 @@ TEST_F(GovernorOfATier, TakesItsMemoryAtOnceAndRaisesItsBudgetSlowly) {
   governor->look(now += milliseconds(250));
   EXPECT_EQ(tier->stats().budget_bytes, 0u);
   recover();
+}
+
+// Two clients that ask at a time were each given the same room, and the kernel killed the service.
+TEST_F(GovernorOfATier, ABufferThatIsBeingMadeIsNoRoomForAnother) {
+  constexpr std::uint64_t half = 16 * mib;
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  for (int thread = 0; thread < 2; ++thread) {  // All that make buffers.
+    service.state().opener.run<int>(
+        "nothing", [gone]() -> Outcome<int> { return gone.wait(), 0; }, [](Outcome<int>) {});
+  }
+  HostBuffers& buffers = *service.state().host_buffers;
+  const SessionId session{7};
+  buffers.open(session, 0);
+  std::vector<std::string> answers;
+  const auto ask = [&] {
+    buffers.create(session, half, [&](const Outcome<std::shared_ptr<HostBuffers::Made>>& made) {
+      answers.push_back(made ? "made" : std::string(failure_kind_name(made.error().kind)));
+    });
+  };
+  room.room = gib;  // High line: 768 MiB.
+  governor->look(now += milliseconds(250));
+  ask();
+  governor->look(now += milliseconds(250));
+  EXPECT_EQ(service.state().pressure->room_bytes, gib - half);
+  EXPECT_EQ(buffers.budget_bytes(), 256 * mib);
+  room.room = 2 * half - 1;
+  ask();
+  EXPECT_EQ(answers, std::vector<std::string>{"headroom"});
+  go.set_value();
+  EXPECT_TRUE(eventually([&] {
+    context.restart();
+    context.poll();
+    return answers.size() == 2;
+  }));
+  EXPECT_EQ(answers.back(), "made");
+  EXPECT_EQ(buffers.missing_bytes(), 0u);
+  buffers.close(session);
 }
 
 TEST_F(GovernorOfATier, AllocatesNothingBeforeTheTierHasCalledItsUsers) {
