@@ -9,12 +9,13 @@ import unittest
 
 import daemon
 import wire
+from on_gpu import OnEachDevice
 
 
 @unittest.skipUnless(os.geteuid() == 0, "requires root, to mount a disk")
-class Forgetting(unittest.TestCase):
+class Forgetting(OnEachDevice, unittest.TestCase):
     def setUp(self) -> None:
-        self.daemon = self.enterContext(daemon.Daemon())
+        self.daemon = self.enterContext(self.make())
         self.disk = self.daemon.folder / "disk"
         self.disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "penstock-test", self.disk], check=True)
@@ -45,6 +46,14 @@ class Forgetting(unittest.TestCase):
             self.assertEqual((0, 1), (evicted["forgotten_checkpoints"], evicted["kept_checkpoints"]), evicted)
             attached.device.close()
         self.assertEqual(1, len(self.daemon.ask("status")["checkpoints"]))
+
+
+class ForgettingOnCuda(Forgetting):
+    vendor = "cuda"
+
+
+class ForgettingOnHip(Forgetting):
+    vendor = "hip"
 
 
 if __name__ == "__main__":
