@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "bpf/probe_plan.hpp"
@@ -36,14 +38,23 @@ std::string untraceable(const pst_resolved& seen) {
 struct KnownStatus {
   std::uint32_t mode = 0, links = 0;
   std::uint64_t bytes = 0;
+  Nanoseconds changed_at{};
 };
 
 // What this machine knows of the file: a server that is gone is not asked.
 std::optional<KnownStatus> known_status(int fd) {
   struct statx status {};
-  constexpr unsigned wanted = STATX_TYPE | STATX_NLINK | STATX_SIZE;
+  constexpr unsigned wanted = STATX_TYPE | STATX_NLINK | STATX_SIZE | STATX_CTIME;
   if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, wanted, &status) != 0) return std::nullopt;
-  return KnownStatus{.mode = status.stx_mode, .links = status.stx_nlink, .bytes = status.stx_size};
+  const auto changed_at =
+      std::chrono::seconds(status.stx_ctime.tv_sec) + Nanoseconds(status.stx_ctime.tv_nsec);
+  return KnownStatus{
+      .mode = status.stx_mode, .links = status.stx_nlink, .bytes = status.stx_size, .changed_at = changed_at};
+}
+
+bool is_on_overlay(int fd) {
+  struct statfs system {};
+  return ::fstatfs(fd, &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
 ReclaimSample sample_of(const pst_episodes& episodes) {
@@ -214,6 +225,7 @@ Result<Tracking> KernelProbes::track(int fd, std::shared_ptr<const void> owner) 
   const std::uint32_t slot = free_slots_.front();
   const ResidencyQuery query = ResidencyQuery::choose(fd, facts_);
   auto file = std::make_unique<TrackedFile>(OwnedFd{fd, std::move(owner)}, query, status->bytes);
+  file->changed_at = status->changed_at;
   const bool traced = seen.has_value();
   if (traced) attach_counters(slot, *file, *seen, std::move(mapping));
   if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
@@ -257,14 +269,16 @@ void KernelProbes::untrack(TrackedFileId id) {
   CHECK(slot < files_.size() && files_[slot]);
   TrackedFile& file = *files_[slot];
   if (--file.users > 0) return;
-  if (file.traced()) {
-    // Before the descriptor goes: as long as that is held, the key means this file and no other.
-    programs_->remove_key(file.key());
-    slot_of_key_.erase(file.key());
-    extent_table_.give_back(file.run());
-  }
+  if (file.traced()) detach_counters(file);
   files_[slot].reset();
   free_slots_.push_back(slot);
+}
+
+void KernelProbes::detach_counters(TrackedFile& file) {
+  // Before the descriptor goes: as long as that is held, the key means this file and no other.
+  programs_->remove_key(file.key());
+  slot_of_key_.erase(file.key());
+  extent_table_.give_back(file.run());
 }
 
 const TrackedFile& KernelProbes::at(TrackedFileId id) const {
@@ -327,8 +341,17 @@ void KernelProbes::look_for_unlinked() {
   for (const std::unique_ptr<TrackedFile>& file : files_) {
     if (!file) continue;
     const std::optional<KnownStatus> status = known_status(file->fd());
-    if (status) file->unlinked = status->links == 0;
+    if (!status) continue;
+    file->unlinked = status->links == 0;
+    if (std::exchange(file->changed_at, status->changed_at) != status->changed_at)
+      stop_where_copied_up(*file);
   }
+}
+
+void KernelProbes::stop_where_copied_up(TrackedFile& file) {
+  if (file.users > 1 || !is_on_overlay(file.fd())) return;
+  if (file.traced()) detach_counters(file);
+  file.count_no_more();
 }
 
 void KernelProbes::reconcile() {

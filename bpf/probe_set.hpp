@@ -60,7 +60,8 @@ class ProbeSet {
 
   // Compares the counts with the kernel's own. Every ten seconds or so; takes a millisecond for thousands of mappings.
   virtual void reconcile() = 0;
-  // Samples say from now on which files have no name any more. A system call a file, which asks no server.
+  // Samples say from now on which files have no name any more, or were copied up on their overlay. A system call a file,
+  // which asks no server.
   virtual void look_for_unlinked() = 0;
 
   // Readable when there are hints; -1 when there never will be. The fd and consume_hints belong to one thread, which may

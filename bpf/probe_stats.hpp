@@ -85,6 +85,9 @@ struct FileSample {
   std::optional<FileTraffic> traffic;
   std::optional<FaultTraffic> faults;
   bool unlinked = false;  // It has no name. If it had one, what we hold keeps its space: stop tracking it.
+  // A file of an overlay that was changed, and so copied to the upper layer: of which of the two pages are wanted nobody
+  // says. All is absent.
+  bool copied_up = false;
 };
 
 // Since the file is tracked.

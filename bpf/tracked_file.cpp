@@ -87,6 +87,13 @@ void TrackedFile::count_at(const SharedCounters& shared, std::uint32_t slot, con
   first_extent_pages_.assign(run.count, std::nullopt);
 }
 
+void TrackedFile::count_no_more() {
+  shared_ = {};
+  run_ = ExtentTable::shape((bytes_ + page_bytes() - 1) / page_bytes());
+  mapping_ = Mapping();
+  copied_up_ = true;
+}
+
 bool TrackedFile::begin(std::uint64_t kernel_pages) {
   CHECK(traced());
   const FileCounters before = read_counters(counters());
@@ -118,7 +125,16 @@ bool TrackedFile::reconcile(std::uint64_t kernel_pages) {
 }
 
 FileSample TrackedFile::sample(ProbeLevel level) const {
-  FileSample sample{.level = level, .resident_bytes = {}, .traffic = {}, .faults = {}, .unlinked = unlinked};
+  FileSample sample{.level = level,
+                    .resident_bytes = {},
+                    .traffic = {},
+                    .faults = {},
+                    .unlinked = unlinked,
+                    .copied_up = copied_up_};
+  if (copied_up_) {
+    sample.level = ProbeLevel::none;
+    return sample;
+  }
   if (!traced()) {
     sample.level = query_.level();
     sample.resident_bytes = query_.resident_bytes(0, extents() * extent_bytes());
@@ -142,6 +158,7 @@ FileSample TrackedFile::sample(ProbeLevel level) const {
 std::uint64_t TrackedFile::extent_bytes() const { return page_bytes() << run_.shift; }
 
 ExtentSample TrackedFile::extent(std::size_t index) const {
+  if (copied_up_) return {};
   if (!traced()) {
     return {.resident_bytes = query_.resident_bytes(index * extent_bytes(), extent_bytes())};
   }

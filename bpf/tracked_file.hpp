@@ -12,6 +12,7 @@
 #include "bpf/probe_abi.h"
 #include "bpf/probe_stats.hpp"
 #include "bpf/residency_query.hpp"
+#include "dataplane/base/clock.hpp"
 #include "dataplane/base/mapping.hpp"
 
 namespace penstock {
@@ -48,6 +49,8 @@ class TrackedFile {
   void count_at(const SharedCounters& shared, std::uint32_t slot, const ExtentRun& run,
                 const pst_resolved& seen, Mapping mapping);
   bool traced() const { return shared_.files != nullptr; }
+  // Nothing is known of it from now on. Its key is out of the programs' map.
+  void count_no_more();
   std::uint64_t key() const { return seen_.key; }
   const pst_resolved& seen() const { return seen_; }
   const ExtentRun& run() const { return run_; }
@@ -70,6 +73,7 @@ class TrackedFile {
 
   std::uint32_t users = 1;  // How many track() calls share it.
   bool unlinked = false;
+  Nanoseconds changed_at{};  // Its attributes, by the file system's clock.
 
  private:
   const pst_file& counters() const { return shared_.files[slot_]; }
@@ -80,6 +84,7 @@ class TrackedFile {
   SharedCounters shared_;
   std::uint32_t slot_ = 0;
   ExtentRun run_;
+  bool copied_up_ = false;
   pst_resolved seen_{};
   Mapping mapping_;  // Never touched: only so that the kernel can be asked what lies behind it.
   std::int64_t first_pages_ = 0;

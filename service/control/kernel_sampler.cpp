@@ -12,6 +12,11 @@
 namespace penstock {
 namespace {
 
+constexpr auto copied_up_text =
+    "the file was changed on its overlay since it was opened, and so copied to the upper layer: its page "
+    "cache is "
+    "known again once it is opened anew";
+
 ExtentSample joined(std::span<const ExtentSample> extents) {
   ExtentSample sum{.resident_bytes = 0, .traffic = ExtentTraffic{}, .reclaimed_bytes = 0};
   for (const ExtentSample& one : extents) {
@@ -127,6 +132,7 @@ KernelStats KernelSampler::sample(Nanoseconds now, const std::map<std::uint32_t,
     figures.checkpoint = checkpoint;
     figures.why = followed.why;
     if (followed.file) figures.sample = probes_->sample(*followed.file);
+    if (figures.sample && figures.sample->copied_up) figures.why = copied_up_text;
     if (!followed.traced) continue;
     counts_.apply(checkpoint, *figures.sample);
     add_parts(*followed.file, figures);

@@ -71,6 +71,30 @@ TEST_F(ProbeTracking, TheFileOfAnOverlayIsTheOneBelow) {
   EXPECT_EQ(above.tracking().seen->inode, inode_of(overlay->origin() / "checkpoint"));
 }
 
+TEST_F(ProbeTracking, AFileThatIsCopiedUpIsNoLongerTheOneThatWasTraced) {
+  const auto overlay = disk("overlay");
+  if (!overlay) GTEST_SKIP() << "requires " << missing_;
+  ProbedFile above(*probes_, overlay->folder() / "checkpoint");
+  test::bring_into_page_cache(overlay->folder() / "checkpoint");
+  probes_->look_for_unlinked();
+  EXPECT_FALSE(above.sample().copied_up);
+  EXPECT_TRUE(above.sample().traffic);
+  {
+    const UniqueFd writer(::open((overlay->folder() / "checkpoint").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(writer);
+  }
+  probes_->look_for_unlinked();
+  EXPECT_TRUE(above.sample().copied_up);
+  EXPECT_FALSE(above.sample().traffic);
+  EXPECT_FALSE(above.sample().resident_bytes);
+  // The file below is one of its own, and the one above another.
+  ProbedFile below(*probes_, overlay->origin() / "checkpoint");
+  ProbedFile again(*probes_, overlay->folder() / "checkpoint");
+  EXPECT_EQ(below.tracking().seen->inode, inode_of(overlay->origin() / "checkpoint"));
+  EXPECT_NE(again.id(), below.id());
+  EXPECT_TRUE(again.sample().traffic);
+}
+
 TEST_F(ProbeTracking, ASubvolumeOfBtrfsIsFollowedThoughStatNamesAnotherDevice) {
   const auto btrfs = disk("btrfs");
   if (!btrfs) GTEST_SKIP() << "requires " << missing_;
