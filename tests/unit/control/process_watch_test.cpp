@@ -63,13 +63,9 @@ TEST(ProcessWatch, RestsTwentyTimesAsLongAsAReadingTookHoweverManyClientsAreDue)
     return ProcessMemory{};
   };
   ProcessWatch watch(options);
-  const auto reads = [&] {
-    const std::lock_guard lock(mutex);
-    return begun.size();
-  };
   for (std::uint32_t client = 0; client < 4; ++client) watch.follow(client, 1, no_pidfd());
   for (std::size_t round = 1; round <= 4; ++round) {
-    EXPECT_TRUE(eventually([&] { return reads() == round; }));
+    EXPECT_TRUE(eventually([&] { return watch.latest().size() == round; }));  // It has begun to rest.
     now = now.load() + milliseconds(200);
     watch.follow(100, 1, no_pidfd());  // Wakes it.
     watch.forget(100);
