@@ -2,6 +2,7 @@
 #include "dataplane/device/usage/amd_source.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <tuple>
@@ -22,7 +23,8 @@ DeviceUsage read_device(const std::string& folder, const PciAddress& pci) {
   if (!total || !used) {
     // A GPU that fell off the bus fails with EIO or ENODEV, one that an administrator hid with EACCES.
     const Error& refused = total ? used.error() : total.error();
-    usage.health = UsageHealth::unreadable;
+    const bool gone = refused.native == EIO || refused.native == ENODEV;
+    usage.health = gone ? UsageHealth::lost : UsageHealth::unreadable;
     usage.native = refused.native;
     return usage;
   }
@@ -39,8 +41,10 @@ AmdSource::AmdSource(std::string sys, std::string proc, std::string library)
     : sys_(std::move(sys)), proc_(std::move(proc)), library_(std::move(library)) {}
 
 Result<std::vector<DeviceUsage>> AmdSource::read() {
-  std::vector<DeviceUsage> devices = read_files();
-  if (devices.empty() || std::ranges::any_of(devices, is_unreadable)) ask_library(devices);
+  std::vector<DeviceUsage> devices;
+  bool told = read_files(devices);
+  if (devices.empty() || std::ranges::any_of(devices, is_unreadable)) told = ask_library(devices) || told;
+  if (told) known_.add_missing(devices, ENODEV);  // Unbound from its driver, or removed.
   if (devices.empty()) return Error{Errc::not_found, 0, "amdgpu"};
   std::ranges::sort(devices, {}, [](const DeviceUsage& device) {
     return std::tuple(device.pci.domain, device.pci.bus, device.pci.device, device.pci.function);
@@ -49,9 +53,8 @@ Result<std::vector<DeviceUsage>> AmdSource::read() {
   return devices;
 }
 
-std::vector<DeviceUsage> AmdSource::read_files() const {
+bool AmdSource::read_files(std::vector<DeviceUsage>& devices) const {
   std::error_code error;
-  std::vector<DeviceUsage> devices;
   const std::filesystem::path driver(sys_ + "/bus/pci/drivers/amdgpu");
   std::filesystem::directory_iterator at(driver, error);
   for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
@@ -59,20 +62,20 @@ std::vector<DeviceUsage> AmdSource::read_files() const {
     if (const auto pci = parse_pci_address(name))
       devices.push_back(read_device((driver / name).string(), *pci));
   }
-  return devices;
+  return !error;
 }
 
-void AmdSource::ask_library(std::vector<DeviceUsage>& devices) {
+bool AmdSource::ask_library(std::vector<DeviceUsage>& devices) {
   if (!smi_) {
     auto opened = AmdSmi::open(library_.c_str());
-    if (!opened) return;
+    if (!opened) return false;
     smi_.emplace(std::move(*opened));
   }
   auto told = smi_->read();
   if (!told) {
     // It is opened anew next time: the driver may have been replaced.
     smi_.reset();
-    return;
+    return false;
   }
   if (devices.empty()) devices = std::move(*told);
   for (DeviceUsage& device : devices) {
@@ -80,6 +83,7 @@ void AmdSource::ask_library(std::vector<DeviceUsage>& devices) {
     const auto same = std::ranges::find(*told, device.pci, &DeviceUsage::pci);
     if (same != told->end() && !is_unreadable(*same)) device = *same;
   }
+  return true;
 }
 
 }  // namespace penstock

@@ -16,14 +16,17 @@ class AmdSource final : public UsageSource {
                      std::string library = "libamd_smi.so");
 
   std::string_view name() const override { return "amdgpu"; }
+  // Devices by address; then GPUs that were there before and are not any more, as lost.
   Result<std::vector<DeviceUsage>> read() override;
 
  private:
-  std::vector<DeviceUsage> read_files() const;
-  // Replaces entries that are unreadable, or all when there is none.
-  void ask_library(std::vector<DeviceUsage>& devices);
+  // Whether the driver's devices could be listed.
+  bool read_files(std::vector<DeviceUsage>& devices) const;
+  // Replaces entries that are unreadable, or all when there is none. False: it tells nothing.
+  bool ask_library(std::vector<DeviceUsage>& devices);
 
   const std::string sys_, proc_, library_;
+  KnownGpus known_;
   std::optional<AmdSmi> smi_;  // Once it was needed, and opened.
 };
 

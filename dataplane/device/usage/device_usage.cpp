@@ -2,6 +2,7 @@
 #include "dataplane/device/usage/device_usage.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace penstock {
 
@@ -14,6 +15,26 @@ const DeviceUsage* find_usage(const std::vector<DeviceUsage>& devices, const Gpu
     if (device.pci == gpu.pci && !device.is_part) found = &device;
   }
   return found;
+}
+
+void KnownGpus::add_missing(std::vector<DeviceUsage>& devices, std::int32_t native) {
+  for (const DeviceUsage& before : known_) {
+    const auto is_same = [&before](const DeviceUsage& device) {
+      if (before.uuid != decltype(before.uuid){}) return device.uuid == before.uuid;
+      return device.pci == before.pci && !device.is_part;
+    };
+    if (std::ranges::any_of(devices, is_same)) continue;
+    DeviceUsage missing;
+    missing.vendor = before.vendor;
+    missing.uuid = before.uuid;
+    missing.pci = before.pci;
+    missing.health = UsageHealth::lost;
+    missing.native = native;
+    devices.push_back(missing);
+  }
+  known_.clear();
+  std::ranges::copy_if(devices, std::back_inserter(known_),
+                       [](const DeviceUsage& device) { return !device.is_part; });
 }
 
 void merge_processes(std::vector<ProcessUsage>& processes) {

@@ -70,6 +70,16 @@ class UsageSource {
 // The entry of this GPU: by UUID, which also tells parts apart, else by PCI address among whole GPUs. Null: none.
 const DeviceUsage* find_usage(const std::vector<DeviceUsage>& devices, const GpuIdentity& gpu);
 
+// The whole GPUs of a vendor, from reading to reading.
+class KnownGpus {
+ public:
+  // Adds as lost, with this answer, whichever was in the last reading and is not in this one.
+  void add_missing(std::vector<DeviceUsage>& devices, std::int32_t native);
+
+ private:
+  std::vector<DeviceUsage> known_;
+};
+
 // Sorts by pid and adds up what one pid has several times. A pid that two lists show is not two: see nvml_source.
 void merge_processes(std::vector<ProcessUsage>& processes);
 

@@ -94,24 +94,8 @@ Result<std::vector<DeviceUsage>> NvmlSource::read() {
     read_processes(device, devices.back());
     add_parts(device, devices);
   }
-  report_missing(devices);
+  known_.add_missing(devices, nvml_gpu_is_lost);
   return devices;
-}
-
-void NvmlSource::report_missing(std::vector<DeviceUsage>& devices) {
-  for (const DeviceUsage& before : known_) {
-    const auto is_same = [&before](const DeviceUsage& device) { return device.uuid == before.uuid; };
-    if (std::ranges::any_of(devices, is_same)) continue;
-    DeviceUsage missing;
-    missing.uuid = before.uuid;
-    missing.pci = before.pci;
-    missing.health = UsageHealth::lost;
-    missing.native = nvml_gpu_is_lost;
-    devices.push_back(missing);
-  }
-  known_.clear();
-  std::ranges::copy_if(devices, std::back_inserter(known_),
-                       [](const DeviceUsage& device) { return !device.is_part; });
 }
 
 DeviceUsage NvmlSource::describe(nvml_device_t device) const {

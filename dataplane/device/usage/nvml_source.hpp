@@ -31,12 +31,11 @@ class NvmlSource final : public UsageSource {
   nvml_return_t list_processes(NvmlProcessList list, nvml_device_t device,
                                std::vector<ProcessUsage>& processes);
   void add_parts(nvml_device_t whole, std::vector<DeviceUsage>& devices);
-  void report_missing(std::vector<DeviceUsage>& devices);
 
   const std::string library_, proc_;
-  std::optional<NvmlTable> nvml_;   // While it is initialised.
-  std::vector<std::byte> buffer_;   // For lists of processes.
-  std::vector<DeviceUsage> known_;  // Whole GPUs of the last reading.
+  std::optional<NvmlTable> nvml_;  // While it is initialised.
+  std::vector<std::byte> buffer_;  // For lists of processes.
+  KnownGpus known_;
 };
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataplane/device/usage/amd_source.hpp"
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 
@@ -91,6 +92,28 @@ TEST_F(AmdSourceTest, ADeviceThatDoesNotAnswerIsUnreadableAndTheOthersAreNot) {
   const auto devices = read();
   EXPECT_EQ(devices[0].health, UsageHealth::unreadable);
   EXPECT_EQ(devices[1].health, UsageHealth::readable);
+}
+
+TEST_F(AmdSourceTest, ADeviceThatIsUnboundIsLostAndComesBack) {
+  AmdSource source(tree_.path() + "/sys", tree_.path() + "/proc", "libamd_smi.so.of-nobody");
+  ASSERT_EQ(source.read().value().size(), 2u);
+  const std::string driver = tree_.path() + "/sys/bus/pci/drivers/amdgpu/";
+  for (const char* gone : {"0000:03:00.0", "0000:83:00.0"}) {
+    std::filesystem::remove_all(driver + gone);
+    const auto devices = source.read().value();
+    ASSERT_EQ(devices.size(), 2u) << gone;
+    GpuIdentity gpu;
+    gpu.vendor = GpuVendor::hip;
+    gpu.pci = parse_pci_address(gone).value();
+    const DeviceUsage* const lost = find_usage(devices, gpu);
+    ASSERT_NE(lost, nullptr);
+    EXPECT_EQ(lost->health, UsageHealth::lost) << gone;
+    EXPECT_EQ(lost->native, ENODEV);
+  }
+  add_device("0000:03:00.0", "1048576000", "524288000");
+  const auto devices = source.read().value();
+  EXPECT_EQ(devices[0].health, UsageHealth::readable);
+  EXPECT_EQ(devices[1].health, UsageHealth::lost);
 }
 
 TEST_F(AmdSourceTest, WithoutTheDriverItIsAbsent) {
