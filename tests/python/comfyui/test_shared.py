@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from comfyui import workers
-from comfyui.recorded_caller import Model, filed_model
+from comfyui.recorded_caller import Model, filed_model, model
 from comfyui.seam import KIB, MIB, PAGE, WithSeam, daemon, peek, poke
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import model_vbar
@@ -89,6 +89,20 @@ class Shared(WithFile):
         one.forward()
         one.forward()
         self.assertEqual((2, 22), (one.counts.filled, one.counts.resident))
+
+    def test_what_one_model_gives_is_none_of_another_s_of_the_same_file(self) -> None:
+        """As a checkpoint has a text encoder beside its diffusion model."""
+        one = self.model()
+        one.forward()
+        held, resident = one.vbar.loaded_size(), self.resident()
+        other = model(5, 200 * KIB)
+        other.file, other.start = one.file, one.start
+        other.load()
+        other.forward()
+        self.assertEqual((5, 0), (other.counts.resident, other.counts.filled), "its weights are the file's")
+        self.assertEqual(other.vbar.loaded_size(), other.vbar.free_memory(1e32))
+        self.assertEqual(held, one.vbar.loaded_size())
+        self.assertEqual(resident, self.resident())
 
     def test_a_shared_page_can_not_be_written(self) -> None:
         self.model()

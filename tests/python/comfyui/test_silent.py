@@ -144,6 +144,18 @@ class Silent(WithSeam):
         self.assertNotIsInstance(slow.exception, SilentError)
         self.assertIs(service, link.present())
 
+    def test_a_slow_fault_is_no_silent_service_unless_that_says_nothing_else(self) -> None:
+        def slow(seconds: float) -> bool:
+            raise errors.DeadlineError("slow")
+
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.assertFalse(pager._asked(slow))
+        self.assertIn("disk", said.output[0])
+        self.assertIsNotNone(link.present())
+        self.stop_service()
+        self.assertFalse(pager._asked(slow))
+        self.assertIsNone(link.present())
+
     def test_a_greeting_that_is_not_answered_is_not_waited_for_at_each_load(self) -> None:
         for limit, retry in ((0.0, links.SILENT_SECONDS), (3600.0, links.RETRY_SECONDS)):
             link.reset("/nonexistent")

@@ -7,6 +7,7 @@ import gc
 import json
 import struct
 import sys
+import threading
 import time
 import types
 import unittest
@@ -176,6 +177,39 @@ class Reads(WithReads):
         gc.collect()
         self.assertEqual(120.0, float(self.load()["w"].sum()))
 
+    def test_two_loads_never_see_each_others_writes(self) -> None:
+        self.enterContext(unittest.mock.patch("penstock_comfyui.link._said", set()))
+        first = self.load()["w"]
+        view = first[1:]
+        del first  # Part of it is enough.
+        with self.assertLogs("penstock", "WARNING") as said:
+            self.assertEqual({}, self.load())
+        self.assertEqual(1, len(self.plain))
+        self.assertIn("another", said.output[0])
+        view.fill_(9)
+        del view
+        self.assertEqual(120.0, float(self.load()["w"].sum()))
+        self.assertEqual(1, len(self.plain))
+
+    def test_of_two_loads_at_once_one_is_comfyuis(self) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(service: Any, call: Any) -> Any:
+            begun.set()
+            go_on.wait(20)
+            return call()
+
+        with unittest.mock.patch.object(link, "patiently", slow):
+            found: list[Any] = []
+            other = threading.Thread(target=lambda: found.append(self.load()))
+            other.start()
+            self.assertTrue(begun.wait(20))
+            self.assertEqual({}, self.load())
+            go_on.set()
+            other.join()
+        self.assertEqual(1, len(self.plain))
+        self.assertEqual({"w"}, set(found[0]))
+
     def test_holders_of_their_own_reference_are_served_too(self) -> None:
         self.assertIs(sys.modules["comfy.clip_vision"].load_torch_file, self.utils.load_torch_file)
 
@@ -211,9 +245,15 @@ class Reads(WithReads):
     def test_a_model_takes_them_for_its_own_only_where_dtypes_agree(self) -> None:
         for dtype, assigned in ((torch.float32, True), (torch.float16, False)):
             one = self.model(dtype)
-            # A name that the model lacks is no obstacle.
-            one.load_model_weights({"x.weight": self.load()["w"], "x.more": self.load()["w"]}, "x.")
+            given = self.load()["w"]
+            # A name that the model lacks is no obstacle, unless it may stand for one that isn't given.
+            one.load_model_weights({"x.weight": given, "x.more": given}, "x.")
             self.assertEqual(assigned, one.assigned)
+            renamed = self.model(dtype)
+            renamed.load_model_weights({"x.scale": given}, "x.")
+            self.assertEqual(assigned, renamed.assigned)
+            del given, one, renamed
+            gc.collect()
         foreign = self.model(torch.float32)
         foreign.load_model_weights({"x.weight": torch.zeros(4, 4)}, "x.")
         self.assertFalse(foreign.assigned)

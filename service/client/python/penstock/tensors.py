@@ -152,6 +152,10 @@ class PinnedTensor:
         state = "pinned" if self._pin is not None else "unpinned"
         return f"<{state} {self.name} {self.dtype} {list(self.shape)}>"
 
+    def keeper(self) -> object:
+        """Lives as long as this pin or a view of it: for weak references."""
+        return self._pinned()
+
     def _pinned(self) -> Pin:
         pin = self._pin
         if pin is None:

@@ -106,6 +106,21 @@ class Link:
                 if time.monotonic() >= end:
                     raise
 
+    def is_there(self) -> bool:
+        """After a call that had no answer in its time: whether the service answers what nobody has to work for. If not, it counts
+        as away."""
+        service = self.present()
+        if service is None:
+            return False
+        try:
+            self.answer(service.status)
+        except AWAY as error:
+            self.away(error)
+            return False
+        except penstock.PenstockError as error:
+            return not isinstance(error, SilentError)
+        return True
+
     def is_silent(self) -> bool:
         """There is a service, but a call that waits for it would wait for long. Asked again once SILENT_SECONDS are over."""
         if self._away and self._silent:

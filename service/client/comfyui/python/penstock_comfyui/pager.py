@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import logging
@@ -171,13 +170,19 @@ class VbarPages:
                 self._held.let_go(lambda page: page * self.page_bytes >= self.floor, -(-wanted // self.page_bytes))
                 devices.wait_for(self.index)
             freed += table.free(wanted, FREE_SECONDS) if wanted > 0 else 0
-        if self._shared is not None and freed < nbytes and self.floor == 0:
-            freed += self._shared.drop_unused()
+        if self._shared is not None and freed < nbytes and self.floor == 0 and not self._has_siblings(self._shared):
+            self._shared.drop_unused()  # Nobody counts these.
         _count("freed_bytes", freed)
         shared = max(self._resident(self._shared.table), default=-1) + 1 if self._shared is not None else 0
         resident = (page for page, state in enumerate(self.residency()) if state & 1)
         self._cut_off((max(resident, default=-1) + 1) * self.page_bytes, shared * self.page_bytes)
         return freed
+
+    def _has_siblings(self, shared: SharedPages) -> bool:
+        """Another model of this process pages weights of the same files."""
+        ours = set(shared.table.checkpoints)
+        others = (other._shared for other in _all_tables() if other is not self)
+        return any(ours & set(other.table.checkpoints) for other in others if other is not None)
 
     def answer_wanted(self, at_end: bool) -> None:
         """`at_end`: of a node or prompt, where nothing is in flight; what is let go leaves the device right there."""
@@ -323,9 +328,9 @@ def _asked(call: Callable[[float], bool]) -> bool:
     except AWAY as error:
         link.away(error)
         return False
-    except errors.DeadlineError as error:
-        if link.may_ask:
-            link.away(error)
+    except errors.DeadlineError:
+        if link.may_ask and link.is_there():
+            say_once(f"weights are streamed where their pages take more than {FAULT_SECONDS:.0f} s: is the disk slow?")
         return False
     except penstock.PenstockError as error:
         if link.may_ask:

@@ -8,9 +8,13 @@ loader. Tensors show the shared frames; what is written to one stays in this pro
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
+import os
 import sys
+import threading
 import time
+import weakref
 from typing import Any
 
 import penstock
@@ -29,6 +33,12 @@ _ALIGNMENT = 64
 _SUFFIXES = (".safetensors", ".sft")
 LOAD_SECONDS = 300.0  # A disk may be slow; a mount that hangs does so for ever.
 SIGN_SECONDS = 5.0  # Of a load: after so long the service is asked whether it is there at all.
+
+
+# Which views of which file's pages this process has, by the file's identity. One content is one memory in a process, and
+# what is written to it is seen by all of its views.
+_lent: dict[tuple[int, ...], list[weakref.ref[Any]]] = {}
+_lent_lock = threading.Lock()
 
 
 class _NotOurs(Exception):
@@ -85,7 +95,8 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         host = next((one.id for one in service.devices if one.kind == "host"), None)
         if host is None:
             raise _NotOurs('the service has pages on GPUs alone; [device.host] enabled = "on" gives it some in host memory')
-        found = _tensors(service, ckpt, host)
+        with _Lending(ckpt) as lending:
+            found = _tensors(service, ckpt, host, lending)
         link.back()
         return found
     except AWAY as error:
@@ -95,14 +106,54 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         raise _NotOurs(f"{error.kind}, {error}") from error
 
 
-def _tensors(service: penstock.Service, ckpt: Any, device: str) -> tuple[dict[str, Any], dict[str, str] | None]:
+class _Lending:
+    """The one load of a file whose tensors show its pages; as long as one of them lives, other loads are ComfyUI's."""
+
+    def __init__(self, ckpt: Any) -> None:
+        try:
+            found = os.stat(ckpt)
+        except OSError as error:
+            raise _NotOurs(str(error)) from error
+        self._file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        self._views: list[weakref.ref[Any]] = []
+
+    def __enter__(self) -> _Lending:
+        if self._is_lent():
+            gc.collect()  # A model that was unloaded may be garbage that nobody has collected.
+        with _lent_lock:
+            if self._is_lent():
+                raise _NotOurs("this process shows it already, and what is written to one load must not be seen in another")
+            _lent[self._file] = self._views
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        with _lent_lock:
+            if not self._views:
+                del _lent[self._file]
+
+    def note(self, pin: Any) -> None:
+        """`pin` lives as long as a view of it."""
+        self._views.append(weakref.ref(pin))
+
+    def _is_lent(self) -> bool:
+        views = _lent.get(self._file)
+        # An empty list is that of another thread, which loads it right now.
+        return views is not None and (not views or any(view() is not None for view in list(views)))
+
+
+def _tensors(service: penstock.Service, ckpt: Any, device: str,
+             lending: _Lending) -> tuple[dict[str, Any], dict[str, str] | None]:
     with link.patiently(service, lambda: service.open(ckpt, _ALIGNMENT, device)) as checkpoint:
         strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
         if strange:
             raise _NotOurs(f"torch has no {', '.join(strange)}")
+        found = {}
         with _pinned(service, checkpoint) as pinned:
-            # Each tensor keeps its own pages from here on. They are there: nothing waits.
-            found = {name: shown(checkpoint.pin(name, SIGN_SECONDS), "torch") for name in pinned}
+            for name in pinned:
+                # Each tensor keeps its own pages from here on. They are there: nothing waits.
+                tensor = checkpoint.pin(name, SIGN_SECONDS)
+                lending.note(tensor.keeper())
+                found[name] = shown(tensor, "torch")
         for tensor in found.values():
             setattr(tensor.untyped_storage(), _MARK, True)
         return found, dict(checkpoint.metadata) or None
@@ -143,5 +194,13 @@ def _may_assign(model: Any, sd: Any, prefix: str) -> bool:
     if not given or not all(hasattr(tensor.untyped_storage(), _MARK) for tensor in given.values()):
         return False
     there = {**dict(model.diffusion_model.named_parameters()), **dict(model.diffusion_model.named_buffers())}
-    return all(name not in there or (there[name].dtype == tensor.dtype and there[name].device == tensor.device)
-               for name, tensor in given.items())
+    if not all(_kind(there[name]) == _kind(tensor) for name, tensor in given.items() if name in there):
+        return False
+    # What ComfyUI will rename for the model: which is which is not known here, so all must be of one kind.
+    renamed = [tensor for name, tensor in given.items() if name not in there]
+    awaited = [tensor for name, tensor in there.items() if name not in given]
+    return not renamed or not awaited or len({_kind(tensor) for tensor in renamed + awaited}) <= 1
+
+
+def _kind(tensor: Any) -> tuple[Any, Any]:
+    return tensor.dtype, tensor.device
