@@ -40,7 +40,7 @@ Result<> WriterLoop::run() {
 Result<> WriterLoop::wait() {
   const bool blocked = !answers_.empty();     // L3
   const bool busy = next_ < received_.count;  // L2
-  if (busy && filler_.event_fd() < 0 && !blocked) return {};
+  if (busy && !blocked && (filler_moved_ || filler_.event_fd() < 0)) return {};
   short events = 0;
   if (blocked) events |= POLLOUT;
   if (!blocked && !busy) events |= POLLIN;
@@ -69,7 +69,8 @@ Result<> WriterLoop::take_commands() {
     TRY(send_answers());
   }
   filler_.flush();
-  TRY(answer_reached());
+  // What it was busy with may have ended since it said so. Nothing will tell that again.
+  filler_moved_ = TRY(answer_reached());
   return {};
 }
 
@@ -234,8 +235,10 @@ Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descrip
   return filler_.use_staging(staging_.bytes(), descriptor.get());
 }
 
-Result<> WriterLoop::answer_reached() {
+// Whether the filler has reached more since it was asked last.
+Result<bool> WriterLoop::answer_reached() {
   const FenceId own = TRY(filler_.reached());
+  const bool moved = std::exchange(reached_, own) != own;
   FenceId done{};
   while (!in_flight_.empty() && in_flight_.front().own <= own) {
     const InFlight work = in_flight_.front();
@@ -258,7 +261,7 @@ Result<> WriterLoop::answer_reached() {
     answers_.push_back(answer);
   }
   if (done != FenceId{}) answers_.push_back({.kind = WriterAnswerKind::reached, .fence = done});
-  return {};
+  return moved;
 }
 
 Result<> WriterLoop::send_answers() {

@@ -3,7 +3,8 @@
 //
 //  L1 Commands are checked before the filler sees them: known frames, rights of their maps, ranges, dtypes. A wrong one
 //     ends the process: the service doesn't send such, so one of the two is broken.
-//  L2 While the filler is busy no message is taken from the socket, so at most one message of commands waits here.
+//  L2 While the filler is busy no message is taken from the socket, so at most one message of commands waits here. It is
+//     asked again after all that it reached.
 //  L3 Answers that don't fit into the socket wait here, bounded: nothing new is taken until they are sent.
 #pragma once
 
@@ -55,7 +56,7 @@ class WriterLoop {
   Result<FenceId> start_source(const WriterCommand& command, const UniqueFd& descriptor);
   std::span<const std::byte> source_of(const WriterCommand& command) const;
   Result<> stage(const WriterCommand& command, const UniqueFd& descriptor);
-  Result<> answer_reached();
+  Result<bool> answer_reached();
   Result<> send_answers();
 
   WriterChannel channel_;
@@ -64,7 +65,9 @@ class WriterLoop {
   std::unordered_map<SourceId, Mapping> sources_;
   std::unordered_map<FrameId, MappedFrame> frames_;
   ReceivedCommands received_;
-  std::size_t next_ = 0;  // Of received_.
+  std::size_t next_ = 0;       // Of received_.
+  FenceId reached_{};          // The filler's.
+  bool filler_moved_ = false;  // Since it was last asked to do something.
   std::deque<InFlight> in_flight_;
   std::deque<WriterAnswer> answers_;
 };

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writer's loop over host memory, on a thread of the test, with the test in the place of the service.
+#include <array>
 #include <cstring>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include "dataplane/base/check.hpp"
+#include "dataplane/base/event_fd.hpp"
 #include "dataplane/base/memfd.hpp"
 #include "dataplane/kernels/convert.hpp"
 #include "dataplane/writer/host_filler.hpp"
@@ -124,6 +127,68 @@ class NoSums final : public HostFiller {
  private:
   const Error error_;
 };
+
+// Has room for one sum, which ends when the next one has just been refused.
+class OneSumAtATime final : public HostFiller {
+ public:
+  int event_fd() const override { return wake_.fd(); }
+  Result<FenceId> checksum(FrameId frame) override {
+    if (open_) return Error{Errc::busy, 0, "checksum"};
+    open_ = TRY(HostFiller::checksum(frame));
+    return *open_;
+  }
+  void flush() override {
+    if (!open_) return;
+    open_has_ended_ = true;
+    wake_.signal();
+  }
+  Result<FenceId> reached() override {
+    wake_.consume();
+    if (open_ && !open_has_ended_) return FenceId{raw(*open_) - 1};
+    return HostFiller::reached();
+  }
+  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override {
+    open_.reset();
+    open_has_ended_ = false;
+    return HostFiller::take_checksum(fence);
+  }
+
+ private:
+  static EventFd make_wake() {
+    auto made = EventFd::create();
+    CHECK(made);
+    return *std::move(made);
+  }
+
+  const EventFd wake_ = make_wake();
+  std::optional<FenceId> open_;
+  bool open_has_ended_ = false;
+};
+
+class WriterLoopWithRoomForOne : public WriterLoopTest {
+ protected:
+  void SetUp() override {
+    filler_ = std::make_unique<OneSumAtATime>();
+    WriterLoopTest::SetUp();
+  }
+};
+
+TEST_F(WriterLoopWithRoomForOne, WhatWasRefusedGoesOnThoughItsRoomCameBeforeTheWait) {
+  const SharedMemory frame(frame_bytes, std::byte{9});
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  std::array<WriterCommand, 3> sums;
+  for (std::uint64_t at = 0; at < sums.size(); ++at)
+    sums[at] = {.op = WriterOp::checksum, .frame = FrameId{1}, .fence = FenceId{2 + at}};
+  ASSERT_TRUE(service_.send(sums, {}));
+  for (const WriterCommand& sum : sums) {
+    const WriterAnswer answer = next();
+    EXPECT_EQ(answer.kind, WriterAnswerKind::checksum);
+    EXPECT_EQ(answer.fence, sum.fence);
+    EXPECT_EQ(answer.value, checksum(frame.memory.bytes()));
+    expect_reached(raw(sum.fence));
+  }
+}
 
 class WriterLoopWithoutSums : public WriterLoopTest {
  protected:
