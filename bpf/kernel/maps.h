@@ -85,6 +85,7 @@ struct {
   __type(value, struct task_state);
 } tasks SEC(".maps");
 
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define COUNT(counter, amount) __sync_fetch_and_add(&(counter), (amount))
 
 static __always_inline struct pst_machine* machine_counters(void) {

@@ -19,19 +19,22 @@ static __always_inline __u64 pages_of(struct folio* folio) {
   return 1ULL << (*(volatile unsigned long*)&((struct folio___order_word*)folio)->_flags_1 & 31);
 }
 
+/* Out of the way of the runs that need no lookup: a fault has few lines of code in the processor's cache. */
+static __noinline void find_key(struct recent_file* recent, __u64 mapping, __u64 turn) {
+  const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
+  recent->mapping = mapping;
+  recent->turn = turn;
+  recent->tracked = key != 0;
+  if (key) recent->key = *key;
+}
+
 /* A file's folios come and go in runs, and a lookup by its address costs more than all that is counted. */
 static __always_inline const struct pst_file_key* key_of(__u64 mapping, enum recent_use use) {
   const __u32 index = use;
   struct recent_file* const recent = bpf_map_lookup_elem(&recent_files, &index);
   if (!recent) return 0;
   const __u64 turn = *(volatile __u64*)&keys_turn;
-  if (recent->mapping != mapping || recent->turn != turn) {
-    const struct pst_file_key* const key = bpf_map_lookup_elem(&file_keys, &mapping);
-    recent->mapping = mapping;
-    recent->turn = turn;
-    recent->tracked = key != 0;
-    if (key) recent->key = *key;
-  }
+  if (UNLIKELY(recent->mapping != mapping || recent->turn != turn)) find_key(recent, mapping, turn);
   return recent->tracked ? &recent->key : 0;
 }
 
@@ -43,7 +46,7 @@ static __always_inline struct pst_extent* extent_at(const struct pst_file_key* k
 }
 
 /* Of `pages` that came to the extent, those that reclaim had taken. Who loses a race four times counts none. */
-static __always_inline __u64 take_back(struct pst_extent* extent, __u64 pages) {
+static __noinline __u64 take_back(struct pst_extent* extent, __u64 pages) {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const __u32 out = *(volatile __u32*)&extent->reclaimed;
     if (out == 0) return 0;
@@ -86,8 +89,7 @@ int BPF_PROG(page_cache_add, struct folio* folio) {
   struct pst_extent* const extent = extent_at(key, folio->index);
   if (!extent) return 0;
   COUNT(extent->added, pages);
-  const __u64 back = take_back(extent, pages);
-  if (back) COUNT(file->refaulted, back);
+  if (UNLIKELY(*(volatile __u32*)&extent->reclaimed != 0)) COUNT(file->refaulted, take_back(extent, pages));
   return 0;
 }
 
