@@ -177,6 +177,14 @@ class WithSeam(unittest.TestCase):
         """How to start some: a driver is of no use to a forked child."""
         return multiprocessing.get_context("fork" if self.kind == "host" else "spawn")
 
+    def worker(self, does: Callable[..., None], *arguments: Any) -> Any:
+        """A process beside this one, started; it ends with the test, however that ends."""
+        started = self.processes().Process(target=does, args=arguments)
+        started.start()
+        self.addCleanup(started.join)
+        self.addCleanup(started.kill)
+        return started
+
     def client(self) -> dict[str, object]:
         """What the service says of this process."""
         return next(one for one in self.daemon.ask("status")["clients"] if one["pid"] == os.getpid())

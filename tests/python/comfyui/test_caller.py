@@ -132,21 +132,16 @@ class TwoProcesses(WithSeam):
         return 8 if self.kind == "host" else 2
 
     def test_they_share_the_budget_and_each_sees_its_own_bytes(self) -> None:
-        context = self.processes()
-        ready = context.Event()
-        both = [context.Process(target=workers.work, args=(str(self.daemon.socket), self.kind, 256 * KIB, seed, self.rounds(), ready))
+        ready = self.processes().Event()
+        both = [self.worker(workers.work, str(self.daemon.socket), self.kind, 256 * KIB, seed, self.rounds(), ready)
                 for seed in (1, 500)]
-        for worker in both:
-            worker.start()
         for worker in both:
             worker.join(60)
         self.assertEqual([0, 0], [worker.exitcode for worker in both])
 
     def test_one_that_is_killed_leaves_its_room_to_the_other(self) -> None:
-        context = self.processes()
-        ready = context.Event()
-        worker = context.Process(target=workers.work, args=(str(self.daemon.socket), self.kind, 256 * KIB, 1, 10**6, ready))
-        worker.start()
+        ready = self.processes().Event()
+        worker = self.worker(workers.work, str(self.daemon.socket), self.kind, 256 * KIB, 1, 10**6, ready)
         self.assertTrue(ready.wait(30))
         os.kill(worker.pid or 0, signal.SIGKILL)
         worker.join()

@@ -220,18 +220,13 @@ class Reports(WithSeam):
         mine.load()
         mine.forward()
         ready, go = together.Event(), together.Event()
-        child = together.Process(target=workers.share, args=(str(self.daemon.socket), "host", path, 200 * KIB, (), ready, go))
-        child.start()
-        try:
-            self.assertTrue(ready.wait(30))
-            self.assertTrue(daemon.wait_until(lambda: mine.vbar.loaded_size() == 0), "nothing is this process's alone")
-            one = model(mine.nbytes, mine.vbar.loaded_size(), True, Device("cpu", 0))
-            one.model._vbar_get = lambda: mine.vbar
-            self.management.current_loaded_models = [one]
-            self.holdings.dropped()
-        finally:
-            go.set()
-            child.join(30)
+        self.worker(workers.share, str(self.daemon.socket), "host", path, 200 * KIB, (), ready, go)
+        self.assertTrue(ready.wait(30))
+        self.assertTrue(daemon.wait_until(lambda: mine.vbar.loaded_size() == 0), "nothing is this process's alone")
+        one = model(mine.nbytes, mine.vbar.loaded_size(), True, Device("cpu", 0))
+        one.model._vbar_get = lambda: mine.vbar
+        self.management.current_loaded_models = [one]
+        self.holdings.dropped()
         weights = self.kinds()["weights"]
         self.assertGreaterEqual(weights["devices"]["host"], mine.nbytes)
         self.assertEqual(0, weights["disk_bytes"])

@@ -106,9 +106,7 @@ class Shared(WithFile):
 
     def test_a_shared_page_can_not_be_written(self) -> None:
         self.model()
-        worker = self.processes().Process(target=workers.write, args=(
-            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB))
-        worker.start()
+        worker = self.worker(workers.write, str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB)
         worker.join(30)
         self.assertEqual(-signal.SIGSEGV if self.kind == "host" else 4, worker.exitcode)
 
@@ -209,9 +207,8 @@ class TwoProcesses(WithFile):
     def start(self, numbers: tuple[int, ...] = (), does: Callable[..., None] = workers.share) -> tuple[Any, Any]:
         context = self.processes()
         ready, go = context.Event(), context.Event()
-        worker = context.Process(target=does, args=(
-            str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB, numbers, ready, go))
-        worker.start()
+        worker = self.worker(does, str(self.daemon.socket), self.kind, self.daemon.folder / "m12.safetensors", 200 * KIB, numbers,
+                             ready, go)
         self.assertTrue(ready.wait(30))
         return worker, go
 
