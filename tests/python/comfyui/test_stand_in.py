@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import time
 import unittest
 import unittest.mock
 import weakref
@@ -157,14 +156,13 @@ class Ledger(WithSeam):
         self.stand_ins.place()
         self.assertEqual([], self.management.current_loaded_models)
 
-    def test_without_a_service_it_frees_nothing_and_is_quick(self) -> None:
+    def test_without_a_service_it_frees_nothing_and_looks_for_none(self) -> None:
         self.others_pages()
         patcher = self.entry().model
         link.reset("/nonexistent")
-        start = time.monotonic()
-        self.assertEqual((0, 0), (patcher.partially_unload("cpu", PAGE), patcher.loaded_size()))
-        self.assertLess(time.monotonic() - start, 0.5)
-        self.stand_ins.place()
+        with unittest.mock.patch.object(penstock, "connect", side_effect=AssertionError):
+            self.assertEqual((0, 0), (patcher.partially_unload("cpu", PAGE), patcher.loaded_size()))
+            self.stand_ins.place()
         self.assertEqual([], self.management.current_loaded_models)
 
     def test_nothing_raises_where_the_ledger_is_another(self) -> None:
@@ -180,14 +178,30 @@ class Ledger(WithSeam):
         gc.collect()
         self.assertIsNone(gone())
 
-    def test_an_answer_takes_no_longer_than_a_prompt_can_bear(self) -> None:
+    def test_its_size_is_asked_for_now_and_then_and_what_it_asks_for_has_limits(self) -> None:
+        """What a prompt waits for."""
         self.others_pages(32)
         patcher = self.entry().model
-        start = time.monotonic()
-        for _ in range(20):
-            patcher.loaded_size()
-        patcher.partially_unload("cpu", PAGE)
-        self.assertLess(time.monotonic() - start, 1.0)
+        answer, asked = link.answer, []
+
+        def noted(ask: Any, seconds: float | None = None) -> Any:
+            asked.append(seconds)
+            return answer(ask, seconds)
+
+        self.enterContext(unittest.mock.patch.object(link, "answer", noted))
+        self.enterContext(unittest.mock.patch.multiple(safe_points, STATUS_SECONDS=3600, _status_at=0.0))
+        self.assertEqual({32 * PAGE}, {patcher.loaded_size() for _ in range(20)})
+        self.assertLessEqual(len(asked), 1)
+        asked.clear()
+        admit, limits = penstock.Service.admit, []
+
+        def limited(service: Any, **options: Any) -> Any:
+            limits.append(options["timeout"])
+            return admit(service, **options)
+
+        with unittest.mock.patch.object(penstock.Service, "admit", limited):
+            self.assertEqual(PAGE, patcher.partially_unload("cpu", PAGE))
+        self.assertEqual(([others.SHRINK_SECONDS], 1), (limits, sum(one is not None for one in asked)))
         self.assertIsInstance(patcher, StandIn)
 
 
