@@ -30,6 +30,9 @@ def boundaries_of(test: unittest.TestCase, said: list[str], dynamic: bool = True
     note in `said` what is called."""
 
     class PromptExecutor:
+        def reset(self) -> None:
+            said.append("forgot")
+
         async def execute_async(self, prompt: Any) -> Any:
             said.append("prompt")
             if prompt == "fails":
@@ -47,6 +50,8 @@ def boundaries_of(test: unittest.TestCase, said: list[str], dynamic: bool = True
 
     management = SimpleNamespace(EXTRA_RESERVED_VRAM=7, reset_cast_buffers=lambda: said.append("reset"),
                                  synchronize=lambda: said.append("synchronize"),
+                                 free_memory=lambda memory_required, device: said.append("free"),
+                                 unload_all_models=lambda: said.append("unload"), current_loaded_models=[],
                                  load_models_gpu=lambda models, memory_required: said.append("load"),
                                  get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
     test.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),

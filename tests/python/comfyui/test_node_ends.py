@@ -10,7 +10,7 @@ from typing import Any
 
 from comfyui.management import boundaries_of
 from comfyui.seam import MIB, WithSeam
-from penstock_comfyui import holdings, others, safe_points, work, workers
+from penstock_comfyui import holdings, lent_files, others, safe_points, work, workers
 from penstock_comfyui.link import link
 
 
@@ -48,6 +48,13 @@ class NodeEnds(WithSeam):
 
     def test_and_with_it_too(self) -> None:
         self.run_prompt(True, self.book, lambda: self.assertEqual(0, self.booked()))
+
+    def test_after_models_went_what_the_device_had_for_them_goes_and_is_told(self) -> None:
+        management, executor = boundaries_of(self, self.said)
+        with unittest.mock.patch.object(lent_files, "give_back", lambda: self.said.append("given")):
+            management.unload_all_models()
+            executor.reset()
+        self.assertEqual(["unload", "given", "told", "forgot", "given", "told"], [one for one in self.said if one != "looked"])
 
     def test_what_no_node_s_end_gave_back_goes_with_the_prompt(self) -> None:
         management, executor = boundaries_of(self, self.said, dynamic=True)

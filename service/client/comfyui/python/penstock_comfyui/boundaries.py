@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import devices, others, read_ahead, safe_points, work, workers
+from penstock_comfyui import devices, lent_files, others, read_ahead, safe_points, work, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -35,9 +35,9 @@ def install() -> None:
     execution.execute = _around_node(node, management, holdings)
     executor.execute_async = _around_prompt(execute, management, reserve, holdings)
     if hasattr(executor, "reset"):
-        executor.reset = _after(executor.reset, holdings.dropped)
+        executor.reset = _after_drop(executor.reset, holdings)
     if hasattr(management, "unload_all_models"):
-        management.unload_all_models = _after(management.unload_all_models, holdings.dropped)
+        management.unload_all_models = _after_drop(management.unload_all_models, holdings)
     management.load_models_gpu = _around_load(load, management, reserve, stand_ins)
 
 
@@ -106,13 +106,14 @@ def _waited_for_device(management: Any) -> bool:
     return True
 
 
-def _after(before: Any, told: Any) -> Any:
-    """`told` is called with the object, of a method."""
+def _after_drop(before: Any, holdings: Holdings) -> Any:
+    """Models go, or with an executor what it had cached: so does what the device had for them."""
 
     @functools.wraps(before)
     def call(*arguments: Any, **options: Any) -> Any:
         answer = before(*arguments, **options)
-        told(*arguments[:1])
+        lent_files.give_back()
+        holdings.dropped(*arguments[:1])
         return answer
 
     return call

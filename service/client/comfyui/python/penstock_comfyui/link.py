@@ -140,6 +140,10 @@ class Link:
             there = self._service is not None and self._process == os.getpid() and not self._away
             return self._service if there else None
 
+    def beside(self) -> penstock.Service:
+        """A connection of the caller's own. Raises what the library does."""
+        return self._connected()
+
     def reset(self, socket: str | None) -> None:
         """Another service from now on."""
         with self._lock:
@@ -172,7 +176,7 @@ class Link:
         """REQUIRES: the lock is held."""
         started = time.monotonic()
         try:
-            self._service = penstock.connect(self._socket, name="ComfyUI", answer_timeout=QUESTION_SECONDS + LIBRARY_SECONDS)
+            self._service = self._connected()
             self._process = os.getpid()
         except penstock.PenstockError as error:
             # A service that isn't there says so at once.
@@ -182,6 +186,9 @@ class Link:
         self._heard = time.monotonic()
         self._note_back()
         return self._service
+
+    def _connected(self) -> penstock.Service:
+        return penstock.connect(self._socket, name="ComfyUI", answer_timeout=QUESTION_SECONDS + LIBRARY_SECONDS)
 
     def _lives(self, service: penstock.Service) -> bool:
         try:

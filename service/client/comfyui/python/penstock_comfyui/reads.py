@@ -8,13 +8,9 @@ loader. Tensors show the shared frames; what is written to one stays in this pro
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
-import os
 import sys
-import threading
 import time
-import weakref
 from typing import Any
 
 import penstock
@@ -22,7 +18,8 @@ import penstock.torch  # noqa: F401 - That torch is missing is to be found out h
 from penstock import errors
 from penstock._dtypes import DTYPES
 from penstock.safe import shown
-from penstock_comfyui.holdings import SHARED_BYTES
+from penstock_comfyui import parameters
+from penstock_comfyui.lent_files import LentFile
 from penstock_comfyui.link import AWAY, link, say_once
 
 # Modules that hold a reference of their own.
@@ -33,12 +30,6 @@ _ALIGNMENT = 64
 _SUFFIXES = (".safetensors", ".sft")
 LOAD_SECONDS = 300.0  # A disk may be slow; a mount that hangs does so for ever.
 SIGN_SECONDS = 5.0  # Of a load: after so long the service is asked whether it is there at all.
-
-
-# Which views of which file's pages this process has, by the file's identity. One content is one memory in a process, and
-# what is written to it is seen by all of its views.
-_lent: dict[tuple[int, ...], list[weakref.ref[Any]]] = {}
-_lent_lock = threading.Lock()
 
 
 class _NotOurs(Exception):
@@ -54,15 +45,14 @@ def install() -> None:
     if hasattr(before, _MARK):
         return
     # All names first: a ComfyUI that lacks one stays as it is.
-    model: Any = importlib.import_module("comfy.model_base").BaseModel
-    assigning = _assigning(model.load_model_weights)
+    loaders = parameters.loaders()
     importlib.import_module("comfy.memory_management").aimdo_enabled  # noqa: B018
     utils.DISABLE_MMAP  # noqa: B018
     load = _wrapped(before, utils)
     for module in (utils, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)):
         if getattr(module, "load_torch_file", None) is before:
             module.load_torch_file = load
-    model.load_model_weights = assigning
+    parameters.install(loaders)
 
 
 def _wrapped(before: Any, utils: Any) -> Any:
@@ -95,8 +85,7 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         host = next((one.id for one in service.devices if one.kind == "host"), None)
         if host is None:
             raise _NotOurs('the service has pages on GPUs alone; [device.host] enabled = "on" gives it some in host memory')
-        with _Lending(ckpt) as lending:
-            found = _tensors(service, ckpt, host, lending)
+        found = _lent(service, ckpt, host)
         link.back()
         return found
     except AWAY as error:
@@ -106,56 +95,33 @@ def _load(ckpt: Any, device: Any, utils: Any) -> tuple[dict[str, Any], dict[str,
         raise _NotOurs(f"{error.kind}, {error}") from error
 
 
-class _Lending:
-    """The one load of a file whose tensors show its pages; as long as one of them lives, other loads are ComfyUI's."""
-
-    def __init__(self, ckpt: Any) -> None:
-        try:
-            found = os.stat(ckpt)
-        except OSError as error:
-            raise _NotOurs(str(error)) from error
-        self._file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        self._views: list[weakref.ref[Any]] = []
-
-    def __enter__(self) -> _Lending:
-        if self._is_lent():
-            gc.collect()  # A model that was unloaded may be garbage that nobody has collected.
-        with _lent_lock:
-            if self._is_lent():
-                raise _NotOurs("this process shows it already, and what is written to one load must not be seen in another")
-            _lent[self._file] = self._views
-        return self
-
-    def __exit__(self, *failed: object) -> None:
-        with _lent_lock:
-            if not self._views:
-                del _lent[self._file]
-
-    def note(self, pin: Any) -> None:
-        """`pin` lives as long as a view of it."""
-        self._views.append(weakref.ref(pin))
-
-    def _is_lent(self) -> bool:
-        views = _lent.get(self._file)
-        # An empty list is that of another thread, which loads it right now.
-        return views is not None and (not views or any(view() is not None for view in list(views)))
+def _lent(service: penstock.Service, ckpt: Any, device: str) -> tuple[dict[str, Any], dict[str, str] | None]:
+    try:
+        lent = LentFile(ckpt)
+    except OSError as error:
+        raise _NotOurs(str(error)) from error
+    try:
+        return _tensors(service if lent.alone else link.beside(), ckpt, device, lent)
+    finally:
+        lent.end()
 
 
 def _tensors(service: penstock.Service, ckpt: Any, device: str,
-             lending: _Lending) -> tuple[dict[str, Any], dict[str, str] | None]:
+             lent: LentFile) -> tuple[dict[str, Any], dict[str, str] | None]:
     with link.patiently(service, lambda: service.open(ckpt, _ALIGNMENT, device)) as checkpoint:
         strange = sorted({one.dtype for one in checkpoint.tensors.values() if not _torch_has(one.dtype)})
         if strange:
             raise _NotOurs(f"torch has no {', '.join(strange)}")
-        found = {}
+        found, pins = {}, []
         with _pinned(service, checkpoint) as pinned:
             for name in pinned:
                 # Each tensor keeps its own pages from here on. They are there: nothing waits.
                 tensor = checkpoint.pin(name, SIGN_SECONDS)
-                lending.note(tensor.keeper())
+                pins.append(tensor.keeper())
                 found[name] = shown(tensor, "torch")
+        lent.loaded(checkpoint, pins)
         for tensor in found.values():
-            setattr(tensor.untyped_storage(), _MARK, True)
+            parameters.mark(tensor)
         return found, dict(checkpoint.metadata) or None
 
 
@@ -174,33 +140,3 @@ def _pinned(service: penstock.Service, checkpoint: penstock.Checkpoint) -> Any:
 def _torch_has(dtype: str) -> bool:
     name = DTYPES[dtype].torch if dtype in DTYPES else ""
     return bool(name) and hasattr(sys.modules["torch"], name)
-
-
-def _assigning(before: Any) -> Any:
-    """The model takes our tensors as its parameters where that makes no difference but the copy."""
-
-    @functools.wraps(before)
-    def load_model_weights(self: Any, sd: Any, unet_prefix: str = "", assign: bool = False) -> Any:
-        shared = _may_assign(self, sd, unet_prefix)
-        if shared:
-            setattr(self, SHARED_BYTES, sum(one.nbytes for name, one in sd.items() if name.startswith(unet_prefix)))
-        return before(self, sd, unet_prefix, assign=assign or shared)
-
-    return load_model_weights
-
-
-def _may_assign(model: Any, sd: Any, prefix: str) -> bool:
-    given = {name[len(prefix):]: tensor for name, tensor in sd.items() if name.startswith(prefix)}
-    if not given or not all(hasattr(tensor.untyped_storage(), _MARK) for tensor in given.values()):
-        return False
-    there = {**dict(model.diffusion_model.named_parameters()), **dict(model.diffusion_model.named_buffers())}
-    if not all(_kind(there[name]) == _kind(tensor) for name, tensor in given.items() if name in there):
-        return False
-    # What ComfyUI will rename for the model: which is which is not known here, so all must be of one kind.
-    renamed = [tensor for name, tensor in given.items() if name not in there]
-    awaited = [tensor for name, tensor in there.items() if name not in given]
-    return not renamed or not awaited or len({_kind(tensor) for tensor in renamed + awaited}) <= 1
-
-
-def _kind(tensor: Any) -> tuple[Any, Any]:
-    return tensor.dtype, tensor.device

@@ -15,8 +15,8 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import penstock
-from penstock import errors
 from penstock.memory import AssembledTable
+from penstock_comfyui import service_cache
 from penstock_comfyui.layout import Weights
 from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
@@ -105,16 +105,8 @@ class SharedPages:
             found = link.answer(service.status)["checkpoints"]
             if any(one["clients"] > 1 for one in found if one["id"] in self.table.checkpoints):
                 return 0
-            return sum(self._evict(service, handle) for handle in self.table.handles)
+            return sum(service_cache.evict(service, {"checkpoint": handle}) or 0 for handle in self.table.handles)
         except (penstock.PenstockError, KeyError):
-            return 0
-
-    @staticmethod
-    def _evict(service: penstock.Service, handle: int) -> int:
-        try:
-            return int(service.query("evict", {"checkpoint": handle})["evicted_bytes"])
-        except errors.DeadlineError:
-            link.check(service)  # Slow, or silent: then nothing more is asked.
             return 0
 
     def _inside(self, offset: int, nbytes: int) -> int:
