@@ -41,9 +41,9 @@ class Ledger(unittest.TestCase):
                          PENSTOCK_LIBRARY=str(build / "lib/libpenstock.so.0")),
                 capture_output=True, text=True, check=False, timeout=300)
             self.assertEqual(0, done.returncode, done.stderr[-3000:])
-            held = {"before": 4 * PAGE, "after": 2 * PAGE, "end": 2 * PAGE}
+            held = {"before": 4 * PAGE, "after": 2 * PAGE, "unasked": 2 * PAGE, "unsmart": PAGE, "end": PAGE}
             self.assertEqual(held, json.loads(done.stdout.splitlines()[-1]))
-            self.assertEqual(2 * PAGE, running.device()["resident_bytes"])
+            self.assertEqual(PAGE, running.device()["resident_bytes"])
 
 
 if __name__ == "__main__":

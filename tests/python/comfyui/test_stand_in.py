@@ -120,6 +120,29 @@ class Ledger(WithSeam):
         self.assertEqual(0, entry.model.partially_unload("cpu", 1e32))
         self.assertEqual(8 * PAGE, self.daemon.device()["resident_bytes"])
 
+    def test_where_all_of_its_own_goes_each_time_it_asks_others_for_what_is_lacking_then(self) -> None:
+        """--disable-smart-memory: ComfyUI tells each model to go, the stand-in too, before others' room is of any use."""
+        self.others_pages()
+        entry = self.entry()
+        free, own = [10 * PAGE], [2 * PAGE]
+
+        def free_memory(memory_required: float, device: Any) -> str:
+            self.assertFalse(entry.model_unload(1e32))
+            free[0] += own.pop() if own else 0
+            return "unloaded"
+
+        self.management.get_free_memory = lambda device: free[0]
+        around = boundaries._around_free(free_memory, self.stand_ins)
+        for asked, smart, left in ((15 * PAGE - 5, True, 8), (12 * PAGE, False, 8), (1e30, False, 8), (1e32, False, 8),
+                                   (15 * PAGE - 5, False, 5), (100 * MIB, False, 0)):
+            self.management.DISABLE_SMART_MEMORY = not smart
+            self.assertEqual("unloaded", around(asked, self.device))
+            self.assertEqual(left * PAGE, self.daemon.device()["resident_bytes"], (asked, smart))
+            others.release()
+        del self.management.get_free_memory
+        with self.assertLogs("penstock", "WARNING"):
+            self.assertEqual("unloaded", around(PAGE, self.device))
+
     def test_it_comes_and_goes_with_what_others_hold(self) -> None:
         self.stand_ins.place()
         self.assertEqual([], self.management.current_loaded_models)

@@ -30,10 +30,11 @@ def install() -> None:
     stand_ins = StandIns(management)
     # All names first: a ComfyUI that lacks one stays as it is.
     reset, execute, load = management.reset_cast_buffers, executor.execute_async, management.load_models_gpu
-    node = execution.execute
+    node, free = execution.execute, management.free_memory
     management.reset_cast_buffers = _at_node_end(reset, holdings)
     execution.execute = _around_node(node, management, holdings)
     executor.execute_async = _around_prompt(execute, management, reserve, holdings)
+    management.free_memory = _around_free(free, stand_ins)
     if hasattr(executor, "reset"):
         executor.reset = _after_drop(executor.reset, holdings)
     if hasattr(management, "unload_all_models"):
@@ -117,6 +118,16 @@ def _after_drop(before: Any, holdings: Holdings) -> Any:
         return answer
 
     return call
+
+
+def _around_free(before: Any, stand_ins: StandIns) -> Any:
+    @functools.wraps(before)
+    def free_memory(memory_required: Any, device: Any, *arguments: Any, **options: Any) -> Any:
+        answer = before(memory_required, device, *arguments, **options)
+        stand_ins.make_up(memory_required, device)
+        return answer
+
+    return free_memory
 
 
 def _around_load(before: Any, management: Any, reserve: Reserve, stand_ins: StandIns) -> Any:

@@ -14,7 +14,7 @@ from penstock_comfyui.holdings import MARK_OF_STAND_INS
 from penstock_comfyui.link import say_once
 from penstock_comfyui.others import OnDevice
 
-# ComfyUI asks for 1e30 bytes and more to unload all of its own; that is no need for others' memory.
+# ComfyUI says 1e30 bytes and more to unload all of its own; that is no need for others' memory.
 EVERYTHING = 1e29
 
 
@@ -107,6 +107,19 @@ class StandIns:
             name = devices.id_of(device.index)
             if name is not None:
                 self.add(OnDevice(name, device.index), device)
+
+    def make_up(self, memory_required: float, device: Any) -> None:
+        """After ComfyUI made room. Where it is told to unload everything each time (--disable-smart-memory), it asks nobody for
+        what it lacks: others are asked for that, once its own are gone."""
+        try:
+            if not getattr(self._management, "DISABLE_SMART_MEMORY", False) or device is None:
+                return
+            for patcher in self._patchers:
+                lacking = memory_required - self._management.get_free_memory(device)
+                if patcher.load_device == device and lacking > 0:
+                    patcher.partially_unload(patcher.offload_device, lacking)
+        except Exception as error:  # noqa: BLE001
+            say_once(f"others' memory is not asked for: {type(error).__name__}: {error}")
 
     def add(self, others: OnDevice, device: Any) -> None:
         patcher = StandIn(others, device, self._management.unet_offload_device())
