@@ -58,17 +58,10 @@ static __noinline __u64 take_back(struct pst_extent* extent, __u64 pages) {
 
 static __always_inline void hint_reclaimed(struct task_struct* task, __u32 slot, enum pst_cause cause,
                                            __u64 pages) {
-  struct pst_hint* const hint = bpf_ringbuf_reserve(&hints, sizeof *hint, 0);
-  if (!hint) {
-    struct pst_machine* const counters = machine_counters();
-    if (counters) COUNT(counters->hints_lost, 1);
-    return;
-  }
-  __builtin_memset(hint, 0, sizeof *hint);
-  hint->at_ns = bpf_ktime_get_ns();
+  struct pst_hint* const hint = new_hint(PST_HINT_RECLAIMED);
+  if (!hint) return;
   hint->cgroup = memory_cgroup_of(task);
   hint->pages = pages;
-  hint->kind = PST_HINT_RECLAIMED;
   hint->detail = cause;
   hint->slot = slot;
   hint->process = (__u32)task->tgid;

@@ -13,6 +13,8 @@
 
 #include "bpf/kernel/maps.h"
 
+#include "bpf/kernel/hints.h"
+
 #include "bpf/kernel/cause.h"
 #include "bpf/kernel/faults.h"
 #include "bpf/kernel/page_cache.h"

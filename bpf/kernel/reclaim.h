@@ -33,18 +33,11 @@ static __always_inline int reclaim_begins(__u32 kind) {
 
 static __always_inline void hint_stall(struct task_struct* task, __u32 kind, __u64 cgroup, __u64 ns,
                                        __u64 pages) {
-  struct pst_hint* const hint = bpf_ringbuf_reserve(&hints, sizeof *hint, 0);
-  if (!hint) {
-    struct pst_machine* const counters = machine_counters();
-    if (counters) COUNT(counters->hints_lost, 1);
-    return;
-  }
-  __builtin_memset(hint, 0, sizeof *hint);
-  hint->at_ns = bpf_ktime_get_ns();
+  struct pst_hint* const hint = new_hint(PST_HINT_STALL);
+  if (!hint) return;
   hint->cgroup = cgroup;
   hint->pages = pages;
   hint->ns = ns;
-  hint->kind = PST_HINT_STALL;
   hint->detail = kind;
   hint->process = (__u32)task->tgid;
   bpf_get_current_comm(hint->command, sizeof hint->command);
@@ -107,15 +100,9 @@ static __always_inline int oom_kill(struct task_struct* victim, __u32 process) {
   if (counters) COUNT(counters->oom_kills, 1);
   struct pst_machine* const all = machine_counters();
   if (all) COUNT(all->oom_kills, 1);
-  struct pst_hint* const hint = bpf_ringbuf_reserve(&hints, sizeof *hint, 0);
-  if (!hint) {
-    if (all) COUNT(all->hints_lost, 1);
-    return 0;
-  }
-  __builtin_memset(hint, 0, sizeof *hint);
-  hint->at_ns = bpf_ktime_get_ns();
+  struct pst_hint* const hint = new_hint(PST_HINT_OOM_KILL);
+  if (!hint) return 0;
   hint->cgroup = cgroup;
-  hint->kind = PST_HINT_OOM_KILL;
   hint->process = process;
   for (int i = 0; i < PST_COMMAND_BYTES - 1; ++i) hint->command[i] = victim->comm[i];
   bpf_ringbuf_submit(hint, 0);
