@@ -4,13 +4,12 @@
 #include <thread>
 #include <vector>
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "dataplane/device/cuda/cuda_abi.h"
 #include "service/client/gpu_mapper.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
+#include "tests/unit/client/capture.hpp"
 
 namespace penstock {
 namespace {
@@ -107,10 +106,6 @@ TEST_F(CudaPages, AreQuietOnceTheWorkBehindTheirUnpinHasEnded) {
 }
 
 TEST_F(CudaPages, StayWhileAStreamCapturesAndLeaveTheCaptureAlone) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  const auto begin =
-      reinterpret_cast<CudaResult (*)(void*, int)>(::dlsym(library, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<CudaResult (*)(void*, void**)>(::dlsym(library, "cuStreamEndCapture"));
   make_frames(1);
   std::unique_ptr<DriverContext> context;
   ASSERT_TRUE(gpu.driver->open_context(context).ok());
@@ -122,12 +117,11 @@ TEST_F(CudaPages, StayWhileAStreamCapturesAndLeaveTheCaptureAlone) {
     auto mapper = *GpuMapper::create(gpu, 1, page_bytes);
     map(*mapper, {0, 1});
     ASSERT_TRUE(mapper->note_work({0, 1}, native));
-    ASSERT_EQ(begin(native, 0), cuda_success);
+    Capture capture(native);
     EXPECT_TRUE(mapper->note_work({0, 1}, native));
     EXPECT_FALSE(mapper->quiet(0));
     EXPECT_FALSE(mapper->settle_thread());
-    void* graph = nullptr;
-    EXPECT_EQ(end(native, &graph), cuda_success);
+    capture.end();
     EXPECT_FALSE(mapper->quiet(0));
     ASSERT_TRUE(mapper->note_work({0, 1}, native));
     EXPECT_TRUE(eventually([&] { return mapper->quiet(0); }));

@@ -14,6 +14,7 @@
 #include "tests/fakes/documented_errors.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
+#include "tests/unit/client/capture.hpp"
 
 namespace penstock {
 namespace {
@@ -158,13 +159,11 @@ TEST_F(ProgramsWork, OfManyUnpinsLeavesNoMoreMarksThanRun) {
 }
 
 TEST_F(ProgramsWork, OfOtherStreamsIsNeitherHiddenNorHeldByACapture) {
-  const auto begin = driver_call<CudaResult (*)(CudaStream, int)>("cuStreamBeginCapture_v2");
-  const auto end = driver_call<CudaResult (*)(CudaStream, void**)>("cuStreamEndCapture");
   const OwnContext own;
   const CudaStream captured = make_stream(), running = make_stream();
   Kernel kernel(at(2), running);
   ASSERT_TRUE(mapper->note_work({2, 1}, running));
-  ASSERT_EQ(begin(captured, 0), cuda_success);
+  Capture capture(captured);
   ASSERT_TRUE(mapper->note_work({0, 1}, captured));
   ASSERT_TRUE(mapper->note_work({2, 1}, captured));
   EXPECT_TRUE(mapper->quiet(1)) << "a page that the capture has nothing to do with";
@@ -172,8 +171,7 @@ TEST_F(ProgramsWork, OfOtherStreamsIsNeitherHiddenNorHeldByACapture) {
   const CudaStream idle = make_stream();
   ASSERT_TRUE(mapper->note_work({0, 1}, idle));
   EXPECT_FALSE(mapper->quiet(0)) << "another stream does not end the capture";
-  void* graph = nullptr;
-  ASSERT_EQ(end(captured, &graph), cuda_success) << "none of that spoilt it";
+  capture.end();
   ASSERT_TRUE(mapper->note_work({1, 1}, captured));
   EXPECT_TRUE(becomes_quiet(0));
   EXPECT_FALSE(mapper->quiet(2)) << "what ran before the capture still does";

@@ -13,6 +13,7 @@
 #include "service/client/table_copy.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/fake_gpu.hpp"
+#include "tests/unit/client/capture.hpp"
 
 namespace penstock {
 namespace {
@@ -160,32 +161,23 @@ TEST_F(Copies, AWaiterHasADeadline) {
 }
 
 TEST_F(Copies, SpoilNoCapture) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  const auto begin =
-      reinterpret_cast<CudaResult (*)(void*, int)>(::dlsym(library, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<CudaResult (*)(void*, void**)>(::dlsym(library, "cuStreamEndCapture"));
   ProcessGpus gpus;
   const auto context = use(0);
   StreamHandle stream{};
   ASSERT_TRUE(context->make_stream(stream).ok());
   void* const native = reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream));
   const auto gpu = *gpus.find_plain({GpuVendor::cuda, ""});
-  ASSERT_EQ(begin(native, 0), cuda_success);
+  Capture capture(native);
   const auto copy = *TableCopy::create(gpu, size);
   EXPECT_TRUE(copy->fill({0, size.pages}, source(), never));
   std::vector<std::byte> bytes(page_bytes);
   EXPECT_EQ(copy->copy_out(0, page_bytes, bytes.data(), native).error().code, Errc::busy);
-  void* graph = nullptr;
-  EXPECT_EQ(end(native, &graph), cuda_success);
+  capture.end();
   EXPECT_EQ(seen(*copy), content_);
   EXPECT_TRUE(context->destroy_stream(stream).ok());
 }
 
 TEST_F(Copies, AreNotOverWhileWorkRunsThatAnUnpinToldOfOrACaptureLasts) {
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  const auto begin =
-      reinterpret_cast<CudaResult (*)(void*, int)>(::dlsym(library, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<CudaResult (*)(void*, void**)>(::dlsym(library, "cuStreamEndCapture"));
   ProcessGpus gpus;
   const auto context = use(0);
   StreamHandle stream{};
@@ -204,14 +196,13 @@ TEST_F(Copies, AreNotOverWhileWorkRunsThatAnUnpinToldOfOrACaptureLasts) {
     EXPECT_NE(copy->ending(), Ending::unknown);
     EXPECT_TRUE(eventually([&] { return copy->ending() == Ending::now; }));
   }).join();
-  ASSERT_EQ(begin(native, 0), cuda_success);
+  Capture capture(native);
   copy->note_work(native);
   EXPECT_EQ(copy->ending(), Ending::unknown);
   // Whoever has another copy there knows as much.
   const auto second = *TableCopy::create(*gpus.find_plain({GpuVendor::cuda, ""}), size);
   EXPECT_EQ(second->ending(), Ending::unknown);
-  void* graph = nullptr;
-  EXPECT_EQ(end(native, &graph), cuda_success);
+  capture.end();
   copy->forget_work();
   EXPECT_EQ(copy->ending(), Ending::now);
   ASSERT_TRUE(context->free_host(host).ok());
