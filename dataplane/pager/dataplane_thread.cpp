@@ -180,7 +180,8 @@ void DataplaneThread::run() {
     // The second reading of the clock: a fault that was served in this turn took as long as the turn.
     pager_->settle(now = monotonic_now());
     linger.begin(now);
-    if (!linger.lingers(now)) pager_->publish();  // Else with the turn that ends the lingering.
+    // Else with the turn that ends the lingering.
+    if (!linger.lingers(now) || pager_->figures_are_old(now)) pager_->publish();
   }
   if (pager_->loads_left()) leave_behind(pager_->abandon_loads(), device_);
   // Reads, sockets and the ring belong to this thread, so they end here.

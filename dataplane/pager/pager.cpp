@@ -68,6 +68,7 @@ Pager::~Pager() {
 
 void Pager::turn(Nanoseconds now, const Ready& ready) {
   now_ = now;
+  stats_.turns_begun.store(++turns_, std::memory_order_release);
   if (ready.mail) take_mail();
   if (ready.device) poll_device();
   if (ready.reads || loads_->wants_poll()) loads_touched_ = true;
@@ -255,6 +256,7 @@ std::optional<Nanoseconds> Pager::next_deadline() const {
   sooner(retry_at_);
   sooner(stop_by_);
   if (news_.waiting()) sooner(now_ + options_.retry_period);
+  if (published_ != turns_) sooner(now_);  // For a caller that does not linger, or no longer.
   if (const Nanoseconds due = scrubber_.due(now_); due != never) sooner(due);
   // Without clients only the frames that are ready change by themselves.
   sooner(sessions_.empty() ? next_figures_ + 9 * options_.figures_period : next_figures_);
@@ -322,6 +324,9 @@ void Pager::publish() {
   stats_.slots_busy.store(ring.slots() - ring.free_slots(), relaxed);
   stats_.sessions.store(sessions_.size(), relaxed);
   stats_.tables.store(tables_.size(), relaxed);
+  published_at_ = now_;
+  published_ = turns_;
+  stats_.turns_published.store(published_, std::memory_order_release);
 }
 
 }  // namespace penstock

@@ -49,7 +49,9 @@ struct PagerOptions {
   std::uint32_t messages_per_turn = 32;                         // Of one client.
   std::uint32_t requests_per_session = 256;                     // Not completed; one more is answered `busy`.
   Nanoseconds figures_period = std::chrono::milliseconds(100);  // Of figures that cost something.
-  std::uint32_t pinned_pages = 8192;                            // Looked at each period.
+  Nanoseconds figures_lag_max =
+      std::chrono::milliseconds(1);   // Of all others, while faults follow one another.
+  std::uint32_t pinned_pages = 8192;  // Looked at each period.
   Nanoseconds retry_period = std::chrono::milliseconds(5);
   ScrubRates scrub{.soon = 1ull << 30, .rolling = 64ull << 20};
   std::function<void(const SumsOff&)> on_sums_off{};  // For the log. Dataplane thread.
@@ -89,8 +91,10 @@ class Pager {
   // Faults were completed since the last settle(): their latency is known once the caller has read the clock.
   bool has_unsettled() const { return !unsettled_.empty(); }
   void settle(Nanoseconds now);
-  // The figures of stats.hpp, as they are now. turn() does it by itself unless it leaves faults to settle.
+  // The figures of stats.hpp, as they are now. turn() does it by itself unless it leaves faults to settle: then they are
+  // due by the next deadline, and from one that lingers when they are too old.
   void publish();
+  bool figures_are_old(Nanoseconds now) const { return now - published_at_ >= options_.figures_lag_max; }
 
   bool stopping() const { return stop_by_.has_value(); }
   // Nothing is in flight any more, or the deadline has passed; and the service has been told, if it listens.
@@ -241,7 +245,8 @@ class Pager {
   bool device_touched_ = false, loads_touched_ = false, tables_closing_ = false;
   bool writer_lost_ = false;
   std::uint64_t contents_losses_ = 0;  // That were told.
-  Nanoseconds next_figures_{};
+  Nanoseconds next_figures_{}, published_at_{};
+  std::uint64_t turns_ = 0, published_ = 0;
   std::optional<Nanoseconds> retry_at_;
   std::optional<Nanoseconds> stop_by_;
   bool stopped_ = false;

@@ -54,6 +54,12 @@ struct PagerStats {
   Figure sessions{0}, tables{0}, frames_ready{0};
   std::atomic<DeviceCondition> condition{DeviceCondition::ready};
   Figure writer_losses{0};
+  // Turns of the thread. A turn begins before its first answer leaves; once it is published, the figures say what it did.
+  Figure turns_begun{0}, turns_published{0};
+
+  // Whoever was answered before this was read: figures that are_of(it) show what the answer was about.
+  std::uint64_t newest_turn() const { return turns_begun.load(std::memory_order_acquire); }
+  bool are_of(std::uint64_t turn) const { return turns_published.load(std::memory_order_acquire) >= turn; }
 };
 
 }  // namespace penstock

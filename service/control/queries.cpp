@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "service/control/load_shortage.hpp"
+#include "service/control/newest_figures.hpp"
 #include "service/control/query_arguments.hpp"
 #include "service/control/status_json.hpp"
 
@@ -47,13 +48,24 @@ void Queries::run(std::uint64_t request, const wire::Query& query) {
     return session_.refuse(request, {FailureKind::invalid_argument, "the arguments are no JSON object", ""});
   }
   switch (query.kind) {
-    case wire::QueryKind::status: return session_.answer_json(request, status());
-    case wire::QueryKind::doctor: return session_.answer_json(request, doctor());
+    case wire::QueryKind::status: return show(request, &Queries::status);
+    case wire::QueryKind::doctor: return show(request, &Queries::doctor);
     case wire::QueryKind::explain: return explain(request, arguments);
     case wire::QueryKind::load: return load(request, arguments);
     case wire::QueryKind::evict: return evict(request, arguments);
     case wire::QueryKind::scrub: return scrub(request, arguments);
   }
+}
+
+// The client may be gone, or told that the service stops, before the figures are there.
+void Queries::show(std::uint64_t request, std::string (Queries::*text)() const) {
+  with_newest_figures(service_.context, service_.devices,
+                      [weak = session_.weak_from_this(), &service = service_, request, text] {
+                        const std::shared_ptr<Session> session = weak.lock();
+                        if (!session || !session->alive() || !session->unanswered_.contains(request)) return;
+                        const Queries queries(service, *session);
+                        session->answer_json(request, (queries.*text)());
+                      });
 }
 
 std::string Queries::status() const {

@@ -31,6 +31,8 @@ class Queries {
   std::shared_ptr<Checkpoint> checkpoint_named(const nlohmann::json& arguments) const;
   nlohmann::json forget_idle(const nlohmann::json& arguments);
   void explain(std::uint64_t request, const nlohmann::json& arguments);
+  // Answers with a text about the devices, once their figures show all that was answered before.
+  void show(std::uint64_t request, std::string (Queries::*text)() const);
   std::string status() const;
   std::string doctor() const;
   // May this client be shown the path, or evict the pages, of the checkpoint?

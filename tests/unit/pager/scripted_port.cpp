@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/pager/scripted_port.hpp"
 
+#include <utility>
+
 #include <fcntl.h>
 
 namespace penstock::test {
@@ -8,6 +10,12 @@ namespace penstock::test {
 Result<> ScriptedPort::refused() const {
   if (closed_) return Error{.code = Errc::closed, .operation = "send"};
   if (refusal_) return Error{.code = *refusal_, .operation = "send"};
+  return {};
+}
+
+Result<> ScriptedPort::send(Sent message) {
+  sent_.push_back(std::move(message));
+  if (react_) react_();
   return {};
 }
 
@@ -33,26 +41,22 @@ Result<> ScriptedPort::send_grants(std::uint32_t batch, std::span<const GrantedP
                             .writable = page.writable,
                             .file = UniqueFd(::fcntl(page.fd, F_DUPFD_CLOEXEC, 0))});
   }
-  sent_.push_back(std::move(grants));
-  return {};
+  return send(std::move(grants));
 }
 
 Result<> ScriptedPort::send_revoke(std::uint32_t table, std::uint32_t page, std::uint64_t generation) {
   TRY(refused());
-  sent_.push_back(SentRevoke{.table = table, .page = page, .generation = generation});
-  return {};
+  return send(SentRevoke{.table = table, .page = page, .generation = generation});
 }
 
 Result<> ScriptedPort::send_completion(const PeerCompletion& completion) {
   TRY(refused());
-  sent_.push_back(completion);
-  return {};
+  return send(completion);
 }
 
 Result<> ScriptedPort::send_closing() {
   TRY(refused());
-  sent_.push_back(SentClosing{});
-  return {};
+  return send(SentClosing{});
 }
 
 }  // namespace penstock::test

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -41,6 +42,8 @@ class ScriptedPort final : public PeerPort {
   void say_garbage() { garbage_ = true; }
   // How sends fail from now on; nullopt: they work.
   void refuse_sends(std::optional<Errc> code) { refusal_ = code; }
+  // What the client does as soon as it has been sent something.
+  void on_sent(std::function<void()> react) { react_ = std::move(react); }
 
   std::size_t sent_count() const { return sent_.size(); }
   // The next message that was sent, oldest first; CHECKs that there is one of this type.
@@ -63,10 +66,12 @@ class ScriptedPort final : public PeerPort {
 
  private:
   Result<> refused() const;
+  Result<> send(Sent message);
 
   std::deque<PeerDatagram> inbound_;
   std::deque<Sent> sent_;
   std::optional<Errc> refusal_;
+  std::function<void()> react_;
   bool closed_ = false;
   bool garbage_ = false;
 };
