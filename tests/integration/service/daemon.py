@@ -124,6 +124,12 @@ class Daemon:
         found: dict[str, Any] = self.ask("status")["devices"][0]
         return found
 
+    def story(self) -> str:
+        """What it did and what it says of itself, for the message of a test that fails."""
+        parts = [json.dumps(self.device(), indent=1)]
+        parts += [json.dumps(one) for one in self.ask("explain")["decisions"]]
+        return "\n".join([*parts, self.log()])
+
     def _links(self) -> list[str]:
         folder = f"/proc/{self.process.pid}/fd"
         links = []

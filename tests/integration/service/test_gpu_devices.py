@@ -144,7 +144,8 @@ class GpuDevices(OnFakes):
                     self.assertTrue(daemon.wait_until(lambda: len(running.writers()) == 1))
                     (writer,) = running.writers()
                     os.kill(writer, signal.SIGKILL)
-                    self.assertTrue(daemon.wait_until(lambda lost=death + 1: running.device()["writer_losses"] == lost))
+                    if not daemon.wait_until(lambda lost=death + 1: running.device()["writer_losses"] == lost):
+                        self.fail(f"writer {writer} was killed, death {death + 1}: {running.story()}")
                     self.assertTrue(running.wait_for_state("ready"))
                     self.assertEqual(3 * PAGE, running.device()["resident_bytes"], "what is full stays")
                     running.ask("evict", "--all")
