@@ -147,9 +147,12 @@ FileCounts ProbedFile::counts() {
     probes_.sample_extents(id(), counts.extents);
     counts.mincore_pages = mincore_pages();
     const FileTraffic before = counts.sample.traffic.value_or(FileTraffic{});
-    const FileTraffic after = sample().traffic.value_or(FileTraffic{});
+    const FileSample again = sample();
+    const FileTraffic after = again.traffic.value_or(FileTraffic{});
+    // Of one that is not traced, what is there is all that is known.
     return before.added_bytes == after.added_bytes &&
-           before.removed_bytes_in_all() == after.removed_bytes_in_all();
+           before.removed_bytes_in_all() == after.removed_bytes_in_all() &&
+           counts.sample.resident_bytes == again.resident_bytes;
   });
   return counts;
 }
@@ -196,7 +199,7 @@ std::string disagreement(ProbedFile& file, RemovalCause expected, Removes remove
   const std::uint64_t resident = counts.sample.resident_bytes.value_or(UINT64_MAX);
   const FileTraffic traffic = counts.sample.traffic.value_or(FileTraffic{});
   const Step step = file.step(counts, expected);
-  const std::uint64_t truth = counts.mincore_pages * probed_page_bytes;
+  const std::uint64_t truth = counts.mincore_bytes();
   if (resident != truth || in_extents != truth) {
     return fmt::format("resident {} by the probe, {} over its extents, {} by mincore", resident, in_extents,
                        truth);

@@ -86,6 +86,8 @@ struct FileCounts {
   FileSample sample;
   std::vector<ExtentSample> extents;
   std::uint64_t mincore_pages = 0;
+
+  std::uint64_t mincore_bytes() const { return mincore_pages * probed_page_bytes; }
 };
 
 class ProbedFile {

@@ -130,10 +130,10 @@ TEST_F(ProbeTracking, WhatTmpfsAddsIsNotTracedSoThatItIsAskedForInstead) {
   EXPECT_LT(file.tracking().level, ProbeLevel::traced);
   EXPECT_NE(file.tracking().why.find("tmpfs"), std::string::npos) << file.tracking().why;
   EXPECT_FALSE(file.tracking().seen);
-  const FileSample sample = file.sample();
-  EXPECT_FALSE(sample.traffic);
-  EXPECT_EQ(sample.resident_bytes, file.mincore_pages() * test::probed_page_bytes);
-  EXPECT_EQ(file.mincore_pages(), divide_up(file_bytes, test::probed_page_bytes));
+  const test::FileCounts counts = file.counts();
+  EXPECT_FALSE(counts.sample.traffic);
+  EXPECT_EQ(counts.sample.resident_bytes, counts.mincore_bytes());
+  EXPECT_EQ(counts.mincore_pages, divide_up(file_bytes, test::probed_page_bytes));
 }
 
 TEST_F(ProbeTracking, AnUntrackedFileLeavesItsPlaceToTheNextWithNothingInIt) {
@@ -141,8 +141,9 @@ TEST_F(ProbeTracking, AnUntrackedFileLeavesItsPlaceToTheNextWithNothingInIt) {
   if (!ext4) GTEST_SKIP() << "requires " << missing_;
   for (int again = 0; again < 3; ++again) {
     ProbedFile file(*probes_, ext4->folder() / "checkpoint");
-    EXPECT_EQ(file.sample().traffic->added_bytes, 0u);
-    EXPECT_EQ(file.sample().resident_bytes, file.mincore_pages() * test::probed_page_bytes);
+    const test::FileCounts counts = file.counts();
+    EXPECT_EQ(counts.sample.traffic->added_bytes, 0u);
+    EXPECT_EQ(counts.sample.resident_bytes, counts.mincore_bytes());
     test::drop_from_page_cache(ext4->folder() / "checkpoint");
     test::bring_into_page_cache(ext4->folder() / "checkpoint");
     EXPECT_EQ(file.sample().traffic->added_bytes, file_bytes);
@@ -162,7 +163,8 @@ TEST_F(ProbeTracking, HundredsOfFilesAreFollowedAtOnce) {
   }
   for (int round = 0; round < 3; ++round) probes_->reconcile();
   for (const auto& file : files) {
-    EXPECT_EQ(file->sample().resident_bytes, file->mincore_pages() * test::probed_page_bytes);
+    const test::FileCounts counts = file->counts();
+    EXPECT_EQ(counts.sample.resident_bytes, counts.mincore_bytes());
   }
 }
 
