@@ -78,6 +78,28 @@ class Case(unittest.TestCase):
         for seed in seeds:
             self.assertTrue(comfy.run(seed=seed) == self.plain[self.dtype][seed], f"other pixels for seed {seed}")
 
+    def sampled(self, comfy: server.Comfy, **changes: Any) -> bytes:
+        """The pixels of a prompt that ComfyUI doesn't answer out of what it remembers."""
+        prompt = comfy.submit(server.workflow(**changes))
+        pixels = comfy.image(prompt)
+        self.assertNotIn("sample", comfy.remembered(prompt))
+        return pixels
+
+    def kill_in_the_middle(self, killed: server.Comfy, other: server.Comfy, **changes: Any) -> bytes:
+        """Both are between two steps of sampling when one of them is killed; the pixels that the other one makes."""
+        holds = {each: self.folder / f"hold-{each.folder.name}" for each in (killed, other)}
+        prompts = [each.submit(server.workflow(held=hold, **(changes if each is other else {}))) for each, hold in holds.items()]
+        for each, hold in holds.items():
+            self.assertTrue(daemon.wait_until(hold.with_suffix(".reached").exists, 120), each.log()[-2000:])
+        killed.process.kill()
+        killed.process.wait()
+        self.assertTrue(daemon.wait_until(lambda: all(one["pid"] != killed.process.pid
+                                                      for one in self.daemon.ask("status")["clients"])))
+        holds[other].touch()
+        pixels = other.image(prompts[1])
+        self.assertNotIn("sample", other.remembered(prompts[1]))
+        return pixels
+
     def client(self, comfy: server.Comfy) -> dict[str, Any]:
         found: dict[str, Any] = next(one for one in self.daemon.ask("status")["clients"]
                                      if one["pid"] == comfy.process.pid)

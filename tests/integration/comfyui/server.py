@@ -30,8 +30,10 @@ def missing() -> str:
     return ""
 
 
-def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors", gate: Path | None = None) -> dict[str, Any]:
-    """`gate`: a file that the workflow waits for between sampling and decoding; GATE.reached says that it got there."""
+def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors", gate: Path | None = None,
+             held: Path | None = None) -> dict[str, Any]:
+    """`gate`: a file that the workflow waits for between sampling and decoding; GATE.reached says that it got there. `held`: one
+    that it waits for between two steps of sampling, likewise."""
     def node(kind: str, **inputs: Any) -> dict[str, Any]:
         return {"class_type": kind, "inputs": inputs}
 
@@ -41,7 +43,8 @@ def workflow(seed: int = 7, lora: float = 1.0, model: str = "flux.safetensors", 
         "vae": node("VAELoader", vae_name="taesd.safetensors"),
         "text": node("TestConditioning", seed=1),
         "latent": node("EmptySD3LatentImage", width=128, height=128, batch_size=1),
-        "sample": node("KSampler", model=["lora", 0], positive=["text", 0], negative=["text", 0], latent_image=["latent", 0],
+        **({"held": node("TestHeld", model=["lora", 0], path=str(held))} if held is not None else {}),
+        "sample": node("KSampler", model=["lora" if held is None else "held", 0], positive=["text", 0], negative=["text", 0], latent_image=["latent", 0],
                        seed=seed, steps=2, cfg=1.0, sampler_name="euler", scheduler="simple", denoise=1.0),
         **({"gate": node("TestGate", samples=["sample", 0], path=str(gate))} if gate is not None else {}),
         "decode": node("VAEDecode", samples=["sample" if gate is None else "gate", 0], vae=["vae", 0]),
@@ -156,6 +159,11 @@ class Comfy:
         entry = self.ended(prompt)
         image = entry["outputs"][node]["images"][0]
         return pixels(self.ask(f"/view?filename={image['filename']}&subfolder={image['subfolder']}&type={image['type']}"))
+
+    def remembered(self, prompt: str) -> list[str]:
+        """Its nodes that were not run, since ComfyUI knew what they make."""
+        messages = self.ended(prompt)["status"]["messages"]
+        return [str(node) for kind, told in messages if kind == "execution_cached" for node in told["nodes"]]
 
     def run(self, **changes: Any) -> bytes:
         return self.image(self.submit(workflow(**changes)))

@@ -57,15 +57,24 @@ class LedgerZeroCopy(Case):
         model = (self.models / self.dtype / "diffusion_models/flux.safetensors").stat().st_size
         for each in (one, two):
             self.assertGreaterEqual(self.client(each)["pinned_bytes"], model)
-            # Its parameters are the service's pages; the decoder's are not.
             weights = self.kinds(each)["weights"]
+            # The decoder computes in 16 bits.
             self.assertGreater(weights["devices"]["host"], model * 9 // 10)
-            self.assertGreater(weights["anonymous_bytes"], 0)
-        one.process.kill()
-        one.process.wait()
-        self.assertTrue(two.run(seed=SEEDS[0]) == self.plain[self.dtype][SEEDS[0]])
-        two.free()
-        self.check(two)
+        plain = self.plain[self.dtype]
+        one.free()
+        self.assertTrue(daemon.wait_until(lambda: self.client(one)["pinned_bytes"] == 0))
+        self.assertEqual(alone, self.daemon.device()["resident_bytes"], "the other one has it, too")
+        self.assertTrue(self.sampled(two, seed=SEEDS[0], lora=0.0) != plain[SEEDS[0]])
+        self.assertTrue(self.kill_in_the_middle(one, two, seed=GATED) == plain[GATED])
+        self.free(two)
+        self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0), "it was the last that had it")
+        for seed in SEEDS:
+            self.assertTrue(self.sampled(two, seed=seed) == plain[seed])
+
+    def free(self, comfy: server.Comfy) -> None:
+        """And what it remembers is gone."""
+        comfy.free()
+        self.assertTrue(daemon.wait_until(lambda: self.kinds(comfy)["results"]["anonymous_bytes"] == 0))
 
 
 class Roomy(OneStart):
@@ -178,12 +187,10 @@ class Sharing(OneStart):
         self.assertGreater(private, 0)
         self.assertEqual(alone + private * (256 << 10), self.daemon.device()["resident_bytes"])
         self.assertLess(private * (256 << 10), alone)
-        self.assertTrue(one.run(seed=SEEDS[0], lora=0.0) == without)
-        two.process.kill()
-        two.process.wait()
+        self.assertTrue(self.kill_in_the_middle(two, one, seed=SEEDS[0], lora=0.0) == without)
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == alone))
-        self.assertTrue(one.run(seed=SEEDS[0], lora=0.0) == without)
-        self.check(one)
+        self.assertEqual(read, self.read_bytes())
+        self.assertTrue(self.sampled(one, seed=SEEDS[1]) == plain[SEEDS[1]])
         one.free()
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 

@@ -33,8 +33,41 @@ class TestLoaded:
         return {"ui": {}}
 
 
-class TestGate:
+def wait_for(path):
     """Says that it was reached, and waits for a file."""
+    Path(path).with_suffix(".reached").touch()
+    end = time.monotonic() + 120
+    while not Path(path).exists():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{path} did not come")
+        time.sleep(0.01)
+
+
+class TestHeld:
+    """A model that is waited in after the first step of sampling, for a file; else the same."""
+
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "hold", ("MODEL",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",), "path": ("STRING", {"default": ""})}}
+
+    def hold(self, model, path):
+        steps = []
+
+        def after_a_step(step):
+            steps.append(step["sigma"])
+            if len(steps) == 1:
+                wait_for(path)
+            return step["denoised"]
+
+        held = model.clone()
+        held.set_model_sampler_post_cfg_function(after_a_step)
+        return (held,)
+
+
+class TestGate:
+    """Between two nodes."""
 
     CATEGORY, FUNCTION, RETURN_TYPES = "test", "wait", ("LATENT",)
 
@@ -43,13 +76,8 @@ class TestGate:
         return {"required": {"samples": ("LATENT",), "path": ("STRING", {"default": ""})}}
 
     def wait(self, samples, path):
-        Path(path).with_suffix(".reached").touch()
-        end = time.monotonic() + 120
-        while not Path(path).exists():
-            if time.monotonic() > end:
-                raise RuntimeError(f"{path} did not come")
-            time.sleep(0.01)
+        wait_for(path)
         return (samples,)
 
 
-NODE_CLASS_MAPPINGS = {"TestGate": TestGate, "TestConditioning": TestConditioning, "TestLoaded": TestLoaded}
+NODE_CLASS_MAPPINGS = {"TestGate": TestGate, "TestHeld": TestHeld, "TestConditioning": TestConditioning, "TestLoaded": TestLoaded}
