@@ -112,7 +112,7 @@ sys.modules["torch"] = broken
 def old(*a): pass
 class PromptExecutor:
     async def execute_async(self): pass
-management = types.SimpleNamespace(EXTRA_RESERVED_VRAM=0, reset_cast_buffers=old, load_models_gpu=old)
+management = types.SimpleNamespace(EXTRA_RESERVED_VRAM=0, reset_cast_buffers=old, load_models_gpu=old, free_memory=old)
 sys.modules["comfy"] = types.ModuleType("comfy")
 sys.modules["comfy.model_management"] = management
 async def execute(*a): pass
