@@ -180,7 +180,7 @@ class Reports(WithSeam):
         self.assertEqual(0, self.kinds()["results"]["anonymous_bytes"])
 
     def test_models_of_the_ledger_lie_in_memory_or_in_pages_that_are_shared(self) -> None:
-        self.management.current_loaded_models = [model(100), model(50, _penstock_shared_bytes=30),
+        self.management.current_loaded_models = [model(100), model(50, _penstock_shared=[(lambda: self, 30), (lambda: None, 7)]),
                                                  SimpleNamespace(model=None, device=CPU)]
         self.holdings.dropped()
         weights = self.kinds()["weights"]

@@ -22,7 +22,8 @@ NODE_SECONDS = 1.0  # Between two reports at ends of nodes.
 REPORT_SECONDS = 1.0  # To wait for an answer.
 MARK_OF_STAND_INS = "_penstock_stand_in"
 UNPAGED_BYTES = "model_loaded_weight_memory"  # Of a model with pages: weights that ComfyUI loads without.
-SHARED_BYTES = "_penstock_shared_bytes"  # Of a model: parameters that are pages of the service.
+# Of a model: weak references to pins of the service's pages that were its parameters at first, and their bytes.
+SHARED = "_penstock_shared"
 
 
 class Holdings:
@@ -93,7 +94,7 @@ class Holdings:
                 if not devices.ours(device.index):
                     found.put_on("weights", device.type, device.index, max(0, loaded - unpaged))
                 continue
-            shared = min(nbytes, int(getattr(patcher.model, SHARED_BYTES, 0)))
+            shared = min(nbytes, shared_bytes(patcher.model))
             on_device = loaded if device.type != "cpu" else 0
             found.put("weights", "anonymous", max(0, nbytes - on_device - shared))
             found.put("weights", "device", shared, devices.id_of(None))
@@ -137,6 +138,11 @@ class Holdings:
             index = getattr(buffer, "device", None)
             found.put_on("carry", "cpu" if devices.on_host(index) else "cuda", index, int(buffer.size()))
         return found
+
+
+def shared_bytes(model: Any) -> int:
+    """Of its parameters that are pages of the service: those that ComfyUI has not replaced, on a GPU or at all."""
+    return sum(nbytes for pin, nbytes in getattr(model, SHARED, ()) if pin() is not None)
 
 
 def _present(patcher: Any, loaded: int) -> int:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import weakref
 from typing import Any
 
 import penstock
 from penstock_comfyui import safe_points, service_cache
+from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.link import link
 
 _files: list[LentFile] = []
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 class LentFile:

@@ -12,13 +12,14 @@ import functools
 import importlib
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from penstock_comfyui.holdings import SHARED_BYTES
+from penstock_comfyui.holdings import SHARED
 from penstock_comfyui.link import say_once
 
 _MARK = "_penstock"
@@ -38,9 +39,17 @@ _here = threading.local()  # `taking`: what a load of this thread has taken so f
 Loader = tuple[Any, str, Callable[..., Any]]
 
 
-def mark(tensor: Any) -> None:
-    """It shows pages of a file, and nobody has it for a parameter."""
-    setattr(tensor.untyped_storage(), _MARK, [])
+class _Shown:
+    """Kept with the memory of a tensor that shows pages of a file."""
+
+    def __init__(self, pin: weakref.ref[Any]) -> None:
+        self.pin = pin
+        self.taken: list[tuple[int, int]] = []  # Parts that are parameters.
+
+
+def mark(tensor: Any, pin: Any) -> None:
+    """It shows pages of a file, as long as the pin lives, and nobody has it for a parameter."""
+    setattr(tensor.untyped_storage(), _MARK, _Shown(weakref.ref(pin)))
 
 
 def loaders() -> list[Loader]:
@@ -69,10 +78,10 @@ def _around(before: Callable[..., Any], attribute: str) -> Callable[..., Any]:
         try:
             return before(self, *arguments, **options)
         finally:
-            taken, _here.taking = _here.taking.nbytes, outer
+            taken, _here.taking = _here.taking.taken, outer
             model = getattr(self, attribute, None) if attribute else self
             if model is not None and taken:
-                setattr(model, SHARED_BYTES, getattr(model, SHARED_BYTES, 0) + taken)
+                setattr(model, SHARED, [*getattr(model, SHARED, ()), *taken])
 
     setattr(load, _MARK, True)
     return load
@@ -97,7 +106,7 @@ class _Taking:
     """Of one load."""
 
     def __init__(self) -> None:
-        self.nbytes = 0
+        self.taken: list[tuple[weakref.ref[Any], int]] = []
         self._tied: set[int] = set()
         self._told: list[dict[str, Any]] = []
 
@@ -130,18 +139,19 @@ class _Taking:
         metadata[_ASSIGN] = True
         self._told.append(metadata)
         for _, given in pairs:
-            getattr(given.untyped_storage(), _MARK).append(_range(given))
-            self.nbytes += given.nbytes
+            shown = getattr(given.untyped_storage(), _MARK)
+            shown.taken.append(_range(given))
+            self.taken.append((shown.pin, given.nbytes))
 
     def _is_equal(self, one: Any, given: Any) -> bool:
         plain = type(one) in (torch.Tensor, torch.nn.Parameter) and type(given) in (torch.Tensor, torch.nn.Parameter)
         if not plain or id(one) in self._tied or not _kind(one) == _kind(given):
             return False
-        taken = getattr(given.untyped_storage(), _MARK, None)
-        if taken is None or not one.is_contiguous() or given.data_ptr() % _ALIGNMENT:
+        shown = getattr(given.untyped_storage(), _MARK, None)
+        if shown is None or not one.is_contiguous() or given.data_ptr() % _ALIGNMENT:
             return False
         first, end = _range(given)
-        return all(end <= start or stop <= first for start, stop in taken)
+        return all(end <= start or stop <= first for start, stop in shown.taken)
 
 
 def _kind(tensor: Any) -> tuple[Any, ...]:

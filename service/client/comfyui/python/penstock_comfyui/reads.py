@@ -120,8 +120,8 @@ def _tensors(service: penstock.Service, ckpt: Any, device: str,
                 pins.append(tensor.keeper())
                 found[name] = shown(tensor, "torch")
         lent.loaded(checkpoint, pins)
-        for tensor in found.values():
-            parameters.mark(tensor)
+        for tensor, pin in zip(found.values(), pins):
+            parameters.mark(tensor, pin)
         return found, dict(checkpoint.metadata) or None
 
 
