@@ -63,7 +63,7 @@ int serve(const std::string& kind, const std::string& id) {
     std::fprintf(stderr, "%s\n", filler.error().message.c_str());
     return filler.error().kind == FailureKind::invalid_argument ? exit_usage : exit_failed;
   }
-  WriterLoop loop(std::move(channel), **filler);
+  WriterLoop loop(std::move(channel), *std::move(filler));
   const Result<> ended = loop.run();
   if (ended) return exit_done;
   std::fprintf(stderr, "%s failed with %d\n", ended.error().operation, ended.error().native);

@@ -20,7 +20,7 @@ Error wrong(const char* what) { return Error{Errc::protocol, 0, what}; }
 
 Result<> WriterLoop::run() {
   answers_.push_back(
-      {.kind = WriterAnswerKind::ready, .version = writer_protocol_version, .value = filler_.free_bytes()});
+      {.kind = WriterAnswerKind::ready, .version = writer_protocol_version, .value = filler_->free_bytes()});
   while (true) {
     Result<> turn = send_answers();
     if (turn) turn = wait();
@@ -40,12 +40,12 @@ Result<> WriterLoop::run() {
 Result<> WriterLoop::wait() {
   const bool blocked = !answers_.empty();     // L3
   const bool busy = next_ < received_.count;  // L2
-  if (busy && !blocked && (filler_moved_ || filler_.event_fd() < 0)) return {};
+  if (busy && !blocked && (filler_moved_ || filler_->event_fd() < 0)) return {};
   short events = 0;
   if (blocked) events |= POLLOUT;
   if (!blocked && !busy) events |= POLLIN;
   std::array<pollfd, 2> waits = {pollfd{.fd = channel_.fd(), .events = events, .revents = 0},
-                                 pollfd{.fd = filler_.event_fd(), .events = POLLIN, .revents = 0}};
+                                 pollfd{.fd = filler_->event_fd(), .events = POLLIN, .revents = 0}};
   if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return Error{Errc::io, errno, "poll"};
   // A service that is gone shall not wait for what the filler is busy with.
   if ((waits[0].revents & (POLLHUP | POLLERR)) != 0) return Error{Errc::closed, 0, "the service"};
@@ -68,7 +68,7 @@ Result<> WriterLoop::take_commands() {
     TRY(answer_reached());
     TRY(send_answers());
   }
-  filler_.flush();
+  filler_->flush();
   // What it was busy with may have ended since it said so. Nothing will tell that again.
   filler_moved_ = TRY(answer_reached());
   return {};
@@ -78,7 +78,7 @@ Result<bool> WriterLoop::carry_out(std::size_t index) {
   const WriterCommand command = received_.commands[index];
   UniqueFd& descriptor = received_.descriptors[index];
   if (command.op == WriterOp::ping) {
-    answers_.push_back({.kind = WriterAnswerKind::pong, .value = filler_.free_bytes()});
+    answers_.push_back({.kind = WriterAnswerKind::pong, .value = filler_->free_bytes()});
     return true;
   }
   if (command.op == WriterOp::stage) {
@@ -102,19 +102,19 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
   switch (command.op) {
     case WriterOp::map: return start_map(command, descriptor);
     case WriterOp::unmap: {
-      const FenceId fence = TRY(filler_.unmap(command.frame));
+      const FenceId fence = TRY(filler_->unmap(command.frame));
       frames_.erase(command.frame);
       return fence;
     }
     case WriterOp::copy:
-      return filler_.copy(command.frame, command.offset,
-                          source_of(command).subspan(command.source_offset, command.bytes),
-                          {.stored = command.stored, .wanted = command.wanted, .scale = command.scale});
-    case WriterOp::copy_frame: return filler_.copy_frame(command.frame, command.from);
-    case WriterOp::checksum: return filler_.checksum(command.frame);
+      return filler_->copy(command.frame, command.offset,
+                           source_of(command).subspan(command.source_offset, command.bytes),
+                           {.stored = command.stored, .wanted = command.wanted, .scale = command.scale});
+    case WriterOp::copy_frame: return filler_->copy_frame(command.frame, command.from);
+    case WriterOp::checksum: return filler_->checksum(command.frame);
     case WriterOp::add_source: return start_source(command, descriptor);
     case WriterOp::drop_source: {
-      const FenceId fence = TRY(filler_.drop_source(command.source));
+      const FenceId fence = TRY(filler_->drop_source(command.source));
       sources_.erase(command.source);
       return fence;
     }
@@ -125,7 +125,7 @@ Result<FenceId> WriterLoop::start(const WriterCommand& command, UniqueFd& descri
 }
 
 void WriterLoop::tell_map_failure(const WriterCommand& command, FenceId own) {
-  const std::optional<Error> failure = filler_.take_map_failure(own);
+  const std::optional<Error> failure = filler_->take_map_failure(own);
   if (!failure) return;
   frames_[command.frame].failure = *failure;
   answers_.push_back({.kind = WriterAnswerKind::map_failed,
@@ -162,7 +162,7 @@ void WriterLoop::fail(const WriterCommand& command, const Error& error) {
 
 Result<FenceId> WriterLoop::start_map(const WriterCommand& command, UniqueFd& descriptor) {
   const auto use = command.fresh ? HostedFiller::Use::fill : HostedFiller::Use::read;
-  const FenceId fence = TRY(filler_.map(command.frame, descriptor.get(), command.bytes, use));
+  const FenceId fence = TRY(filler_->map(command.frame, descriptor.get(), command.bytes, use));
   descriptor.reset();
   frames_[command.frame] = {.bytes = command.bytes, .writable = command.fresh, .failure = {}};
   return fence;
@@ -224,7 +224,7 @@ Result<FenceId> WriterLoop::start_source(const WriterCommand& command, const Uni
   // Drivers page-lock only what may be written.
   Mapping memory =
       TRY(Mapping::shared(descriptor.get(), command.bytes, Access::read_write, 0, huge_page_bytes));
-  const FenceId fence = TRY(filler_.add_source(command.source, memory.bytes(), descriptor.get()));
+  const FenceId fence = TRY(filler_->add_source(command.source, memory.bytes(), descriptor.get()));
   sources_.emplace(command.source, std::move(memory));
   return fence;
 }
@@ -232,12 +232,12 @@ Result<FenceId> WriterLoop::start_source(const WriterCommand& command, const Uni
 Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descriptor) {
   if (staging_ || command.bytes == 0 || TRY(size_of(descriptor.get())) < command.bytes) return wrong("stage");
   staging_ = TRY(Mapping::shared(descriptor.get(), command.bytes, Access::read_write, 0, huge_page_bytes));
-  return filler_.use_staging(staging_.bytes(), descriptor.get());
+  return filler_->use_staging(staging_.bytes(), descriptor.get());
 }
 
 // Whether the filler has reached more since it was asked last.
 Result<bool> WriterLoop::answer_reached() {
-  const FenceId own = TRY(filler_.reached());
+  const FenceId own = TRY(filler_->reached());
   const bool moved = std::exchange(reached_, own) != own;
   FenceId done{};
   while (!in_flight_.empty() && in_flight_.front().own <= own) {
@@ -246,7 +246,8 @@ Result<bool> WriterLoop::answer_reached() {
     done = work.theirs;
     if (!work.checksum) continue;
     const std::optional<Result<std::uint64_t>> sum =
-        work.failed ? Error{Errc::exhausted, 0, "frame that is not mapped"} : filler_.take_checksum(work.own);
+        work.failed ? Error{Errc::exhausted, 0, "frame that is not mapped"}
+                    : filler_->take_checksum(work.own);
     CHECK(sum);  // Its fence has been reached.
     // The filler may be lost since it said so.
     if (!*sum && sum->error().code == Errc::device) return sum->error();

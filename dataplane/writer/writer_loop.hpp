@@ -6,10 +6,12 @@
 //  L2 While the filler is busy no message is taken from the socket, so at most one message of commands waits here. It is
 //     asked again after all that it reached.
 //  L3 Answers that don't fit into the socket wait here, bounded: nothing new is taken until they are sent.
+//  L4 The memory that the filler copies from is unmapped after the filler has ended, which waits for what it had queued.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -23,7 +25,8 @@ namespace penstock {
 
 class WriterLoop {
  public:
-  WriterLoop(WriterChannel channel, HostedFiller& filler) : channel_(std::move(channel)), filler_(filler) {}
+  WriterLoop(WriterChannel channel, std::unique_ptr<HostedFiller> filler)
+      : channel_(std::move(channel)), filler_(std::move(filler)) {}
 
   // Until the service hangs up (success), or something fails. Says `ready` first.
   Result<> run();
@@ -60,9 +63,9 @@ class WriterLoop {
   Result<> send_answers();
 
   WriterChannel channel_;
-  HostedFiller& filler_;
   Mapping staging_;
   std::unordered_map<SourceId, Mapping> sources_;
+  const std::unique_ptr<HostedFiller> filler_;  // Goes before what it copies from: L4.
   std::unordered_map<FrameId, MappedFrame> frames_;
   ReceivedCommands received_;
   std::size_t next_ = 0;       // Of received_.

@@ -5,8 +5,9 @@
 //
 // Everything is queued, in order, and has a fence; a reached fence implies all earlier ones. Errc::busy when the queue is
 // full: try again after a fence. Errc::device when the filler is lost, told by reached() at least once for each loss: what
-// had a fence not reached is undefined, and nothing of the lost one maps or writes to any frame any more. Another may
-// follow by itself, with a new incarnation, no frame mapped, and fences above all earlier ones. Errc::closed: none will.
+// had a fence not reached is undefined. The lost one may go on writing to what it had mapped to fill, until its process is
+// gone: such a frame is never used for another content. Another filler may follow by itself once it is, with a new
+// incarnation, no frame mapped, and fences above all earlier ones. Errc::closed: none will.
 #pragma once
 
 #include <cstddef>

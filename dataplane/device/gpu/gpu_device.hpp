@@ -5,7 +5,7 @@
 // Invariants:
 //  Z1 A creation is answered `created` only when the filler has zeroed the frame. A frame whose zeroing was under way at
 //     a loss, or that nobody has heard of yet, is destroyed, and its creation begins anew.
-//  Z2 A frame is given back to the owner only when nothing of the filler maps it: by fence, or because it is lost.
+//  Z2 A frame is given back to the owner only when nothing of the filler maps it, by fence, or because the filler is lost.
 //  Z3 A loss is told by writer().reached() once at least, before any later fence.
 //  Z4 A frame is filled only by the incarnation of the filler that zeroed it. A later one maps it to read, for
 //     copy_frame and sum.

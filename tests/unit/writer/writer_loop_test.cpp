@@ -43,7 +43,7 @@ class WriterLoopTest : public testing::Test {
     ASSERT_TRUE(ends.has_value());
     service_ = std::move(ends->first);
     ended_ = std::async(std::launch::async, [this, socket = std::move(ends->second)]() mutable {
-      WriterLoop loop(WriterChannel(std::move(socket)), *filler_);
+      WriterLoop loop(WriterChannel(std::move(socket)), std::move(filler_));
       return loop.run();
     });
     EXPECT_EQ(next().kind, WriterAnswerKind::ready);
@@ -75,7 +75,7 @@ class WriterLoopTest : public testing::Test {
     EXPECT_FALSE(ended_.get().has_value());
   }
 
-  std::unique_ptr<HostFiller> filler_ = std::make_unique<HostFiller>();
+  std::unique_ptr<HostFiller> filler_ = std::make_unique<HostFiller>();  // Until SetUp.
   WriterChannel service_;
   std::future<Result<>> ended_;
   ReceivedAnswers received_;
@@ -313,6 +313,50 @@ TEST_F(WriterLoopTest, CopiesFromMoreMemoryUntilItIsDropped) {
   expect_reached(4);
   say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{5}, .bytes = 1, .source = SourceId{5}});
   expect_end();
+}
+
+// Still reads what it was told to copy when it ends, as a GPU does that is waited for.
+class LateCopies final : public HostFiller {
+ public:
+  explicit LateCopies(std::vector<std::byte>& seen) : seen_(seen) {}
+  ~LateCopies() override {
+    for (const auto source : sources_) seen_.push_back(source.back());
+  }
+  Result<FenceId> copy(FrameId frame, std::uint64_t offset, std::span<const std::byte> source,
+                       const CopyConversion& conversion) override {
+    sources_.push_back(source);
+    return HostFiller::copy(frame, offset, source, conversion);
+  }
+
+ private:
+  std::vector<std::byte>& seen_;
+  std::vector<std::span<const std::byte>> sources_;
+};
+
+class WriterLoopWithLateCopies : public WriterLoopTest {
+ protected:
+  void SetUp() override {
+    filler_ = std::make_unique<LateCopies>(seen_);
+    WriterLoopTest::SetUp();
+  }
+  std::vector<std::byte> seen_;
+};
+
+TEST_F(WriterLoopWithLateCopies, WhatIsQueuedWhenTheServiceHangsUpStillHasItsSources) {
+  const SharedMemory frame(frame_bytes), staging(frame_bytes, std::byte{1}), more(8192, std::byte{7});
+  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
+  map_fresh(FrameId{1}, frame, 1);
+  expect_reached(1);
+  say({.op = WriterOp::add_source, .fence = FenceId{2}, .bytes = 8192, .source = SourceId{5}},
+      more.file.get());
+  expect_reached(2);
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{3}, .bytes = 4096});
+  say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{4}, .bytes = 8192, .source = SourceId{5}});
+  expect_reached(3);
+  expect_reached(4);
+  service_ = WriterChannel();
+  EXPECT_TRUE(ended_.get().has_value());
+  EXPECT_EQ(seen_, (std::vector{std::byte{1}, std::byte{7}}));
 }
 
 TEST_F(WriterLoopTest, ASourceThatIsAddedTwiceEndsTheWriter) {
