@@ -164,7 +164,7 @@ class Model:
         size = vbar._pages.page_bytes
         first = (address - vbar.base_addr) // size
         for page, serial in enumerate(signature, first):
-            if serial not in self._serials:
+            if serial and serial not in self._serials:
                 self._serials.add(serial)
                 poke(vbar.base_addr + page * size, bytes([POISON]) * size)
 

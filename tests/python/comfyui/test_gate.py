@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -11,6 +14,7 @@ from pathlib import Path
 from comfyui import FOLDER, stand_in
 from comfyui.seam import WithSeam
 from penstock_comfyui import gate
+from penstock_comfyui.contract import CONTRACT
 
 SHOW = """
 import comfy_aimdo.model_vbar, comfy_aimdo.control
@@ -19,6 +23,31 @@ print("torch loaded", "torch" in sys.modules)
 """
 OURS = "vbar penstock_comfyui.surface.model_vbar penstock_comfyui.surface.model_vbar\ntorch loaded False\n"
 THEIRS = "vbar comfy_aimdo.model_vbar comfy_aimdo.model_vbar\ntorch loaded False\n"
+
+
+# Names under which our code has objects of ComfyUI's.
+OBJECTS = {"management", "_management", "execution", "executor", "utils", "patchers", "patcher", "model", "module", "loaded", "entry",
+          "server", "caches", "arguments", "unit", "part"}
+# What any torch module or tensor has, and our own stand-in.
+OF_OTHERS = {"modules", "named_parameters", "named_buffers", "parameters", "buffers", "weight", "bias", "others",
+             "_parameters", "_buffers", "register_load_state_dict_pre_hook"}
+
+
+def touched_in(source: str) -> set[str]:
+    """Attributes of ComfyUI's objects, also by getattr and its like."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            holder, name = node.value, node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr", "hasattr"):
+            holder, constant = node.args[:2]
+            name = constant.value if isinstance(constant, ast.Constant) else ""
+        else:
+            continue
+        owner = holder.attr if isinstance(holder, ast.Attribute) else holder.id if isinstance(holder, ast.Name) else ""
+        if owner in OBJECTS and name not in OF_OTHERS and not name.startswith(("_penstock", "__")):
+            found.add(name)
+    return found - {""}
 
 
 class WithFolders(unittest.TestCase):
@@ -49,10 +78,45 @@ class Gate(WithFolders):
         self.assertIn("waits for the service, ComfyUI 0.33.0, comfy-aimdo 0.4.13", done.stdout)
 
     def test_an_unknown_comfyui_is_refused(self) -> None:
+        for version in ("0.99.1", "0.33.1", "0.33.0-dev", "0.32.9"):
+            with self.subTest(version), self.assertRaises(gate.Refused) as refused:
+                stand_in.write_comfyui(self.folder / version, version)
+                gate.check_comfyui(self.folder / version)
+            self.assertIn(f"ComfyUI {version} is not known (0.33.0 is", str(refused.exception))
         self.refused(self.start(comfyui={"version": "0.99.1"}), "ComfyUI 0.99.1")
 
     def test_an_unknown_comfy_aimdo_is_refused(self) -> None:
         self.refused(self.start(aimdo={"version": "0.7.0"}), "comfy-aimdo 0.7.0")
+
+    def test_the_next_comfy_aimdo_is_refused_until_it_was_compared(self) -> None:
+        self.refused(self.start(aimdo={"version": "0.6.1"}), "comfy-aimdo 0.6.1 is not known", gate.AIMDO[-1])
+
+    def test_a_comfy_aimdo_that_has_more_than_we_is_refused_whatever_its_number(self) -> None:
+        for more, name in (({"model_vbar": "def vbar_new(alloc): pass\n"}, "model_vbar.vbar_new"),
+                           ({"vram_buffer": "def more(): pass\nclass More(VRAMBuffer):\n    pass\n"}, "vram_buffer.More"),
+                           ({"host_buffer": "def cleanup_file_reader(now): pass\n"}, "host_buffer.cleanup_file_reader"),
+                           ({"torch": "def aimdo_to_tensor(alloc, device, dtype): pass\n"}, "torch.aimdo_to_tensor"),
+                           ({"sections": "def one(): pass\n"}, "sections")):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                self.folder = Path(folder)
+                self.refused(self.start(aimdo=more, PENSTOCK_COMFYUI_ANY_VERSION="1"), "comfy-aimdo 0.4.13 has what we don't", name)
+
+    def test_what_is_private_in_comfy_aimdo_is_no_matter_of_ours(self) -> None:
+        done = self.start(aimdo={"model_vbar": "def _help(): pass\nclass _Helper:\n    def more(self): pass\n", "_version": "x = 1\n"})
+        self.assertTrue(done.stdout.endswith(OURS), done.stdout)
+
+    def test_a_comfyui_that_calls_more_than_we_have_is_refused_whatever_its_number(self) -> None:
+        stand_in.write_comfyui(self.folder / "comfy")
+        (self.folder / "comfy/comfy/new.py").write_text("x = comfy_aimdo.model_vbar.vbar_new(alloc)\n"
+                                                        "comfy_aimdo.control.set_log_detail()\n")
+        with self.assertRaises(gate.Refused) as refused:
+            gate.check_comfyui(self.folder / "comfy")
+        self.assertIn("calls what we don't have: model_vbar.vbar_new", str(refused.exception))
+        self.assertNotIn("set_log_detail", str(refused.exception))
+
+    @unittest.skipUnless("PENSTOCK_COMFYUI_DIR" in os.environ, "requires PENSTOCK_COMFYUI_DIR, a checkout of ComfyUI")
+    def test_the_real_comfyui_is_known(self) -> None:
+        self.assertIn(gate.check_comfyui(Path(os.environ["PENSTOCK_COMFYUI_DIR"])), gate.COMFYUI)
 
     def test_an_older_comfy_aimdo_is_refused(self) -> None:
         self.refused(self.start(aimdo={"version": "0.4.9"}), "comfy-aimdo 0.4.9")
@@ -68,7 +132,7 @@ class Gate(WithFolders):
     def test_every_contract_point_is_looked_for(self) -> None:
         root = self.folder / "comfy"
         stand_in.write_comfyui(root)
-        for name, wanteds in gate.CONTRACT.items():
+        for name, wanteds in CONTRACT.items():
             for wanted in wanteds:
                 text = (root / name).read_text()
                 (root / name).write_text("\n".join(one for one in wanteds if one != wanted and wanted not in one))
@@ -76,9 +140,20 @@ class Gate(WithFolders):
                     gate.check_comfyui(root)
                 self.assertIn(f"{name}: {wanted}", str(refused.exception))
                 (root / name).write_text(text)
-        for wanted in ("load_model_weights(", "_vbar_get(", "LoadedModel", "cleanup_models(", "current_loaded_models",
-                       "get_all_torch_devices(", "unet_offload_device(", "STREAM_AIMDO_CAST_BUFFERS", "DISABLE_MMAP", "aimdo_enabled"):
-            self.assertTrue(any(wanted in one for wanteds in gate.CONTRACT.values() for one in wanteds), wanted)
+
+    def test_what_we_touch_of_comfyui_is_in_the_contract(self) -> None:
+        listed = set(re.findall(r"\w+", " ".join(one for wanteds in CONTRACT.values() for one in wanteds)))
+        touched: dict[str, str] = {}
+        for path in (FOLDER / "python/penstock_comfyui").glob("*.py"):
+            touched.update({name: path.name for name in touched_in(path.read_text())})
+        # Some that must have been found, however our code is written.
+        self.assertLessEqual({"_v_block", "get_dynamic_vram__units", "EXTRA_RESERVED_VRAM", "execute_async"}, set(touched))
+        self.assertEqual({}, {name: path for name, path in touched.items() if name not in listed})
+
+    def test_what_is_touched_is_found(self) -> None:
+        self.assertEqual({"one", "two", "three", "four"}, touched_in(
+            "management.one()\nself._management.two = 3\nif hasattr(module, 'three'): pass\nx = getattr(one.model, 'four', 0)\n"
+            "model.modules()\nother.five\ngetattr(other, 'six')\nmodule._penstock\n"))
 
     def test_a_missing_name_of_comfy_aimdo_is_named(self) -> None:
         self.refused(self.start(aimdo={"without": "vbars_analyze"}), "model_vbar.vbars_analyze")
@@ -154,7 +229,7 @@ model_vbar.vbar_unpin(part)
 host_buffer.read_file_to_device(1, 2, 3, 4, 5, 0, mark_cold=False)
 print(made[0].unpinned, control.init(simple_vram_headroom=3), control.init_devices([(0, 9)]), control.get_devctx(0))
 control.set_log_info(), control.analyze()
-print(control.get_total_vram_usage(), theirs.module("control").calls, control.lib is theirs.module("control").lib)
+print(control.get_total_vram_usage(), theirs.module("control")._calls, control.lib is theirs.module("control").lib)
 """, self.folder / "site", self.folder / "comfy", PENSTOCK_SOCKET="/nonexistent")
         self.assertEqual(("", [
             "comfy_aimdo.model_vbar comfy_aimdo.host_buffer comfy_aimdo.vram_buffer comfy_aimdo.model_mmap",
@@ -169,7 +244,7 @@ class WithService(WithSeam):
             stand_in.write_aimdo(Path(name) / "site")
             stand_in.write_comfyui(Path(name) / "comfy")
             done = stand_in.run(WithoutService.DEVICES + "from penstock_comfyui import theirs\n"
-                                "print(theirs.module('control').calls)", Path(name) / "site", Path(name) / "comfy",
+                                "print(theirs.module('control')._calls)", Path(name) / "site", Path(name) / "comfy",
                                 PENSTOCK_SOCKET=str(self.daemon.socket))
         self.assertTrue(done.stdout.endswith("answer True True\n[]\n"), done.stdout + done.stderr)
         self.assertIn("penstock: in use", done.stdout)

@@ -123,6 +123,25 @@ class OnGpu(WithSeam):
         call = library.hipHostRegister if self.kind == "hip" else library.cuMemHostRegister_v2
         return int(call(ctypes.c_void_p(address), ctypes.c_size_t(size), 1))
 
+    def test_what_is_added_is_registered_unless_it_is_not_to_be(self) -> None:
+        buffer = host_buffer.HostBuffer(1 << 20, 0, 4 * MIB)
+        address = buffer.get_raw_address()
+        self.assertNotEqual(0, self.register(address, 1 << 20), "it is already")
+        buffer.extend(1 << 20, register=False)
+        self.assertEqual(0, self.register(address + (1 << 20), 1 << 20), "it is not")
+        buffer.truncate(1 << 20)
+        buffer.unregister(0)
+        self.assertEqual(0, self.register(address, 1 << 20))
+        with self.assertRaises(RuntimeError):
+            buffer.register(0, 1 << 20)
+        buffer.unregister(0)  # It still was, the first time.
+        buffer.register(0, 1 << 20)
+        with self.assertRaises(RuntimeError):
+            buffer.register(0, 2 << 20)
+        buffer.truncate(0)
+        with self.assertRaises(RuntimeError):
+            buffer.unregister(0)
+
     def test_what_is_cut_off_a_host_buffer_is_registered_no_more(self) -> None:
         buffer = host_buffer.HostBuffer(0, 0, 4 * MIB)
         buffer.extend(size=1 << 20, register=False)

@@ -151,7 +151,7 @@ class OnAGpu(WithAsks):
 class Headroom(unittest.TestCase):
     def test_theirs_gets_the_user_s_number_and_what_others_were_promised(self) -> None:
         told: list[int] = []
-        module = SimpleNamespace(set_simple_vram_headroom=told.append)
+        module = SimpleNamespace(lib=object(), set_simple_vram_headroom=told.append)
         self.enterContext(unittest.mock.patch.multiple(reserve, _headroom=None, _promised=0))
         self.enterContext(unittest.mock.patch.dict(reserve.theirs._found, {"control": module}))
         asked = self.enterContext(unittest.mock.patch.object(safe_points, "promised_to_others", return_value=0))

@@ -25,7 +25,7 @@ class Faults(WithSeam):
         self.assertEqual((self.vbar, self.vbar.base_addr + 1024, 5), second)
 
     def test_an_allocation_beyond_the_end_is_refused(self) -> None:
-        with self.assertRaises(RuntimeError):
+        with self.assertRaises(MemoryError):
             self.vbar.alloc(4 * MIB + 1)
 
     def test_a_reservation_costs_nothing_and_may_be_ten_times_the_device(self) -> None:
@@ -276,6 +276,20 @@ class Buffers(WithSeam):
         self.assertEqual(wanted, ctypes.string_at(mapped.get() + 300, 50))
         with self.assertRaises(RuntimeError):
             buffer.read_file_slice(mapped.get_file_handle(), 0, 50, offset=60)
+
+    def test_a_slice_makes_room_for_itself(self) -> None:
+        path = self.daemon.folder / "file"
+        path.write_bytes(bytes(range(256)) * 16)
+        buffer = host_buffer.HostBuffer(100, 0, 4096)
+        with open(path, "rb") as file:
+            buffer.read_file_slice(file, 300, 500, offset=60)
+            self.assertEqual((560, path.read_bytes()[300:800]),
+                             (buffer.size, ctypes.string_at(buffer.get_raw_address() + 60, 500)))
+            with self.assertRaises(RuntimeError):
+                buffer.read_file_slice(file, 0, 500, offset=4000)
+            self.assertEqual(560, buffer.size)
+        with self.assertRaises(RuntimeError):
+            buffer.read_file_slice(1 << 20, 0, 50)  # No such descriptor.
 
     def test_a_file_that_ends_early_is_told(self) -> None:
         path = self.daemon.folder / "short"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,27 @@ class Shared(WithFile):
         self.assertTrue(model_vbar.vbar_signature_compare(again, signature))
         self.assertEqual(b"mine", peek(first[1], 4))
 
+    def test_who_knows_no_signature_is_about_to_write_too(self) -> None:
+        one = self.model()
+        first = one.modules[0].allocation
+        signature = model_vbar.vbar_fault(first)
+        self.assertFalse(model_vbar.vbar_signature_compare(signature, None))
+        poke(first[1], b"mine")
+        model_vbar.vbar_unpin(first)
+        self.assertTrue(model_vbar.vbar_signature_compare(model_vbar.vbar_fault(first), signature))
+        self.assertEqual(b"mine", peek(first[1], 4))
+        model_vbar.vbar_unpin(first)
+
+    def test_signatures_are_as_long_as_their_ranges_are_large(self) -> None:
+        one = self.model()
+        addresses = [module.allocation[1] for module in one.modules]
+        lengths = set()
+        for address in addresses:  # They begin anywhere in their pages.
+            part = (one.vbar, address, 150 * KIB)
+            lengths.add(len(model_vbar.vbar_fault(part)))
+            model_vbar.vbar_unpin(part)
+        self.assertEqual({150 * KIB // PAGE + 2}, lengths)
+
     def test_a_range_of_several_modules_keeps_its_signature_until_one_is_written(self) -> None:
         one = self.model()
         block = (one.vbar, one.modules[2].allocation[1], one.modules[5].allocation[1] - one.modules[2].allocation[1] + 9)
@@ -191,6 +213,27 @@ class Once(WithFile):
 
 class SmallBudget(WithFile):
     capacity = "1MiB"
+
+    def test_where_a_copy_finds_no_room_nothing_fails_and_the_page_is_not_to_be_written(self) -> None:
+        one = self.model()
+        pinned = []
+        for module in one.modules[:8]:
+            if model_vbar.vbar_fault(module.allocation) is not None:
+                pinned.append(module.allocation)
+        self.assertLess(len(pinned), 8, "all of the device is pinned")
+        first, shown = one.modules[0], one.modules[0].signature
+        signature = model_vbar.vbar_fault(first.allocation)
+        with unittest.mock.patch("penstock_comfyui.tables.FAULT_SECONDS", 0.1):
+            self.assertFalse(model_vbar.vbar_signature_compare(signature, (ctypes.c_uint64 * len(signature))()))
+        self.assertTrue(one.vbar._pages.is_refused(first.allocation[1]))
+        self.assertFalse(model_vbar.vbar_signature_compare(signature, shown), "what is written elsewhere is not the page's")
+        model_vbar.vbar_unpin(first.allocation)
+        self.assertFalse(one.vbar._pages.is_refused(first.allocation[1]))
+        again = model_vbar.vbar_fault(first.allocation)
+        self.assertTrue(model_vbar.vbar_signature_compare(again, shown))
+        for allocation in (*pinned, first.allocation):
+            model_vbar.vbar_unpin(allocation)
+        one.forward()
 
     def test_every_byte_is_right_with_changed_modules_and_without_room_for_copies(self) -> None:
         one = self.model(16)

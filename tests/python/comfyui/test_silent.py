@@ -18,7 +18,7 @@ from comfyui.recorded_caller import filed_model
 from comfyui.seam import KIB, MIB, WithSeam, daemon
 from penstock import errors
 from penstock.memory import Piece
-from penstock_comfyui import holdings, host_memory, link as links, pager, panel, safe_points, shared_tables
+from penstock_comfyui import holdings, host_memory, link as links, pager, panel, safe_points, shared_tables, tables
 from penstock_comfyui.link import SilentError, link
 
 LIMIT = 0.3
@@ -114,7 +114,7 @@ class Silent(WithSeam):
         buffer = host_memory.LockedBuffer(3 * host_memory.GRANULE)
         buffer.extend(2 * host_memory.GRANULE)
         files = {"cut": lambda: buffer.truncate(host_memory.GRANULE), "grown": lambda: self.refused(buffer),
-                 "private": lambda: self.assertIsNone(pager.make_table(MIB, 0)),
+                 "private": lambda: self.assertIsNone(tables.make_table(MIB, 0)),
                  "shared": lambda: self.assertIsNone(self.share(path)), "opened": lambda: self.open(path),
                  "freed": lambda: caller.vbar._pages._shared and caller.vbar._pages._shared.drop_unused()}
         caller.load()
@@ -165,11 +165,11 @@ class Silent(WithSeam):
             raise errors.DeadlineError("slow")
 
         with self.assertLogs("penstock", "WARNING") as said:
-            self.assertFalse(pager._asked(slow))
+            self.assertFalse(tables._asked(slow))
         self.assertIn("disk", said.output[0])
         self.assertIsNotNone(link.present())
         self.stop_service()
-        self.assertFalse(pager._asked(slow))
+        self.assertFalse(tables._asked(slow))
         self.assertIsNone(link.present())
 
     def test_a_greeting_that_is_not_answered_is_not_waited_for_at_each_load(self) -> None:

@@ -12,7 +12,7 @@ import unittest.mock
 
 from comfyui.seam import MIB, PAGE, WithSeam, enter_context, peek, poke
 from penstock.memory import PageTable
-from penstock_comfyui import link as links, pager
+from penstock_comfyui import link as links, pager, tables
 from penstock_comfyui.surface import model_vbar
 
 
@@ -33,7 +33,7 @@ class Threads(WithSeam):
 
     def test_a_service_that_says_nothing_is_waited_for_once(self) -> None:
         parts = [model_vbar.ModelVBAR(MIB, 0).alloc(8) for _ in range(3)]
-        self.enterContext(unittest.mock.patch.object(pager, "FAULT_SECONDS", 0.2))
+        self.enterContext(unittest.mock.patch.object(tables, "FAULT_SECONDS", 0.2))
         self.enterContext(unittest.mock.patch.object(links, "QUESTION_SECONDS", 0.2))
         waited: list[float] = []
         fault = PageTable.fault

@@ -67,6 +67,15 @@ class Tensors(WithSeam):
         del tensor
         self.assertTrue(daemon.wait_until(lambda: self.daemon.device()["resident_bytes"] == 0))
 
+    def test_what_must_not_be_written_is_written_elsewhere(self) -> None:
+        vbar = model_vbar.ModelVBAR(4 * MIB, 0)
+        part = vbar.alloc(100)
+        with unittest.mock.patch.object(vbar._pages, "is_refused", {part[1]}.__contains__):
+            tensor = self.surface.aimdo_to_tensor(part, "cpu")
+        tensor.fill_(7)
+        self.assertEqual((100, torch.uint8), (tensor.numel(), tensor.dtype))
+        self.assertFalse(vbar.base_addr <= tensor.data_ptr() < vbar.base_addr + vbar.max_size)
+
     def test_host_buffers_and_cast_buffers_are_shown_too(self) -> None:
         buffer = host_buffer.HostBuffer(1000)
         shown = self.surface.hostbuf_to_tensor(buffer)

@@ -79,12 +79,13 @@ def stream_of(index: int) -> int:
     return gpu.current_stream(index) if index in _gpus else 0
 
 
-def wait_for(index: int) -> None:
-    """The device has done what was queued."""
+def wait_for(index: int) -> bool:
+    """The device has done what was queued. False: it has failed, and nobody knows what it does."""
     driver = driver_of(index)
-    if driver is not None:
-        with gpu.current(index):
-            driver.wait()
+    if driver is None:
+        return True
+    with gpu.current(index):
+        return driver.wait()
 
 
 def id_of(index: int | None) -> str | None:

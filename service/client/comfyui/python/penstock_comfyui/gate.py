@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this a ComfyUI, and a comfy_aimdo, that we know?
 
-Numbers first, then the names that we rely on. ComfyUI's are looked for in its sources: importing them would import torch,
-which must not happen before ComfyUI does it.
+Known is what has been tested: numbers first. Then the names that we rely on, and whether there are others that we would
+have to have. ComfyUI's are looked for in its sources: importing them would import torch, which must not happen before ComfyUI
+does it.
 """
 
 from __future__ import annotations
@@ -12,35 +13,19 @@ import importlib.util
 import inspect
 import os
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from penstock_comfyui import theirs
+from penstock_comfyui import fingerprint, theirs
+from penstock_comfyui.contract import CONTRACT
 
-COMFYUI = ((0, 33), (0, 34))  # From, and before.
-AIMDO = ((0, 4, 10), (0, 7))
+COMFYUI = ("0.33.0",)
+# The published ones, each of which our surface is compared with.
+AIMDO = ("0.4.10", "0.4.11", "0.4.12", "0.4.13", "0.4.14", "0.4.15",
+         "0.5.0", "0.5.1", "0.5.2", "0.5.3", "0.5.4", "0.5.5", "0.5.6", "0.6.0")
 ANY_VERSION = "PENSTOCK_COMFYUI_ANY_VERSION"
-
-# What we rely on in ComfyUI: file, and what must stand in it.
-CONTRACT: dict[str, tuple[str, ...]] = {
-    "main.py": ("comfy_aimdo.control.init_devices(", "execute_prestartup_script()"),
-    "comfy/model_patcher.py": ("comfy_aimdo.model_vbar.ModelVBAR(", "vbar.prioritize()", "vbar.alloc(",
-                               "vbar.free_memory(", "vbar.loaded_size()", "dynamic_pins", "class ModelPatcherDynamic(",
-                               "_v_signature", "_lowvram_function", "_comfy_model_dtype", "def _vbar_get("),
-    "comfy/model_management.py": ("def reset_cast_buffers(", "def load_models_gpu(models, memory_required=0,", "def synchronize(",
-                                  "EXTRA_RESERVED_VRAM", "class LoadedModel", "def cleanup_models(", "current_loaded_models",
-                                  "def get_all_torch_devices(", "def unet_offload_device(", "STREAM_AIMDO_CAST_BUFFERS",
-                                  "def minimum_inference_memory("),
-    "comfy/model_base.py": ("class BaseModel(", "def load_model_weights(self, sd, unet_prefix=\"\", assign=False)",
-                            "diffusion_model"),
-    "execution.py": ("class PromptExecutor", "async def execute_async(", "async def execute(", "reset_cast_buffers()"),
-    "comfy/ops.py": ("comfy_aimdo.model_vbar.vbar_fault(", "comfy_aimdo.model_vbar.vbar_signature_compare(",
-                     "comfy_aimdo.model_vbar.vbar_unpin(", "comfy_aimdo.torch.aimdo_to_tensor(", "_v_weight", "_v_bias"),
-    "comfy/pinned_memory.py": ("hostbuf.extend(", "hostbuf.truncate(", "comfy_aimdo.torch.hostbuf_to_tensor("),
-    "comfy/memory_management.py": ("comfy_aimdo.host_buffer.read_file_to_device(", "hostbuf.read_file_slice(",
-                                   "aimdo_enabled"),
-    "comfy/utils.py": ("def load_torch_file(ckpt, safe_load=False, device=None, return_metadata=False)",
-                       "comfy_aimdo.model_mmap.ModelMMAP(", "_comfy_tensor_file_slice", "DISABLE_MMAP"),
-}
+# ComfyUI asks for it where no version has it, and goes on without.
+_ABSENT = {"control.set_log_detail"}
 # And in the installed comfy_aimdo: module, name, parameters that must be there.
 SURFACE: dict[str, dict[str, tuple[str, ...]]] = {
     "control": {"init": ("simple_vram_headroom",), "init_devices": (), "analyze": ()},
@@ -64,6 +49,9 @@ def check_comfyui(root: Path) -> str:
                for wanted in wanteds if wanted not in _text(root / name)]
     if missing:
         raise Refused(f"ComfyUI {found} lacks what we rely on: {'; '.join(missing)}")
+    strange = sorted(_called(root) - _own_names() - _ABSENT)
+    if strange:
+        raise Refused(f"ComfyUI {found} calls what we don't have: {', '.join(strange)}")
     return found
 
 
@@ -82,7 +70,41 @@ def check_aimdo() -> str:
             missing += [f"{module}.{name}({parameter})" for parameter in parameters if parameter not in there]
     if missing:
         raise Refused(f"comfy-aimdo {found} lacks what we rely on: {', '.join(missing)}")
+    strange = sorted(_beyond_ours())
+    if strange:
+        raise Refused(f"comfy-aimdo {found} has what we don't: {', '.join(strange)}")
     return found
+
+
+def own_surface(module: str) -> fingerprint.Surface:
+    return fingerprint.surface(_text(Path(__file__).parent / f"surface/{module}.py"))
+
+
+def _own_names() -> set[str]:
+    return {f"{module}.{name}" for module in theirs.NAMES for name in own_surface(module)}
+
+
+def _called(root: Path) -> set[str]:
+    """What ComfyUI asks of comfy_aimdo's modules."""
+    sources = [*root.glob("*.py"), *(root / "comfy").glob("*.py")]
+    return {f"{module}.{name}" for path in sources
+            for module, name in re.findall(r"\bcomfy_aimdo\.(\w+)\.(\w+)", _text(path)) if not name.startswith("__")}
+
+
+def _beyond_ours() -> Iterator[str]:
+    """Names and parameters of the installed modules; a module whose source can't be read is one of them."""
+    for path in theirs.sources():
+        if path.stem not in theirs.NAMES:
+            yield path.stem
+            continue
+        try:
+            found = fingerprint.surface(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            yield f"{path.stem}, whose source can't be read"
+            continue
+        # An object's end is no call.
+        yield from (f"{path.stem}.{name}" for name in fingerprint.missing(found, own_surface(path.stem))
+                    if not name.endswith(".__del__"))
 
 
 def aimdo_version() -> str:
@@ -112,11 +134,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def check_number(what: str, found: str, known: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def check_number(what: str, found: str, known: Collection[str]) -> None:
     """Raises Refused for a version that we don't know, unless the user wants to try it."""
-    if os.environ.get(ANY_VERSION) == "1":
-        return
-    number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
-    first, end = (".".join(map(str, one)) for one in known)
-    if not number or not known[0] <= number < known[1]:
-        raise Refused(f"{what} {found} is not known (from {first}, before {end}; {ANY_VERSION}=1 tries it all the same)")
+    if found not in known and os.environ.get(ANY_VERSION) != "1":
+        raise Refused(f"{what} {found} is not known ({', '.join(known)} {'are' if len(known) > 1 else 'is'}; "
+                      f"{ANY_VERSION}=1 tries it all the same)")

@@ -15,23 +15,27 @@ from typing import Any
 _LIBRARIES = {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so.7", "libamdhip64.so.6")}
 _NAMES = {
     "cuda": ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuDeviceGetUuid", "cuCtxSynchronize",
-             "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostUnregister"),
+             "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostRegister_v2", "cuMemHostUnregister"),
     "hip": ("hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipStreamSynchronize", "hipDeviceGetUuid", "hipDeviceSynchronize",
-            "hipMalloc", "hipFree", "hipHostUnregister"),
+            "hipMalloc", "hipFree", "hipHostRegister", "hipHostUnregister"),
 }
+
+_PORTABLE = 1
+_REGISTERED = 712
 
 
 class Driver:
     def __init__(self, vendor: str, library: ctypes.CDLL) -> None:
         self.vendor = vendor
         (self._copy_in, self._copy_out, self._wait, self._uuid, self._wait_all, self._allocate,
-         self._free, self._unregister) = (getattr(library, name) for name in _NAMES[vendor])
+         self._free, self._register, self._unregister) = (getattr(library, name) for name in _NAMES[vendor])
         self._copy_in.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
         self._copy_out.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
         self._wait.argtypes = [ctypes.c_void_p]
         self._uuid.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._free.argtypes = [ctypes.c_uint64]
+        self._register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
         self._unregister.argtypes = [ctypes.c_void_p]
 
     def copy_in(self, source: int, destination: int, nbytes: int, stream: int = 0) -> None:
@@ -43,9 +47,9 @@ class Driver:
         self._check(self._copy_out(destination, source, nbytes, stream or None), "copy from")
         self._check(self._wait(stream or None), "wait for")
 
-    def wait(self) -> None:
-        """For all work of the calling thread's context. Not while a stream captures."""
-        self._wait_all()
+    def wait(self) -> bool:
+        """For all work of the calling thread's context. Not while a stream captures. False: it has failed."""
+        return bool(self._wait_all() == 0)
 
     def allocate(self, nbytes: int) -> int:
         """Memory of this process alone. RuntimeError: there is none."""
@@ -57,9 +61,16 @@ class Driver:
         """Waits for work that uses it."""
         self._free(address)
 
-    def unregister(self, address: int) -> None:
-        """Host memory that starts there and may have been registered, with whatever size. Nothing where it wasn't."""
-        self._unregister(address)
+    def register(self, address: int, nbytes: int) -> bool:
+        """Host memory, for all contexts. False: some of it is already. RuntimeError: it can't be."""
+        status = self._register(address, nbytes, _PORTABLE)
+        if status != _REGISTERED:
+            self._check(status, "register memory with")
+        return bool(status == 0)
+
+    def unregister(self, address: int) -> bool:
+        """Host memory that starts there and may have been registered, with whatever size. False: it wasn't."""
+        return bool(self._unregister(address) == 0)
 
     def digits(self, ordinal: int) -> str:
         """Eight hex digits of a GPU's UUID, as its id at the service has them; empty: it has none."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import types
 import weakref
@@ -12,31 +11,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import penstock
-from penstock import errors
-from penstock.memory import AssembledTable, PageTable, PrivateTable
+from penstock.memory import AssembledTable, PageTable
 from penstock_comfyui import devices, safe_points, shared_tables
 from penstock_comfyui.address_space import AddressSpace
 from penstock_comfyui.fork_lock import ForkLock
 from penstock_comfyui.held_pages import HeldPages
 from penstock_comfyui.layout import Weights, lay_out
-from penstock_comfyui.link import AWAY, link, say_once
+from penstock_comfyui.link import say_once
 from penstock_comfyui.pins import Pins
 from penstock_comfyui.shared_pages import SharedPages
+from penstock_comfyui.signatures import signature, unknown
+from penstock_comfyui.tables import make_private, make_table, try_pin
 
-FAULT_SECONDS = 10.0
 FREE_SECONDS = 10.0
 PAGE_BYTES_WITHOUT = 8 << 20  # Of a VBAR that will never have one.
-# The service refuses address space beyond this multiple of the device.
-RESERVATION_MAX = 64
-# Wrong use, or a process that can't have pages: ComfyUI is told. Everything else only means that there is no page now.
-WRONG_USE = (errors.InvalidArgumentError, errors.ForkedError)
 
 _tables: weakref.WeakSet[VbarPages] = weakref.WeakSet()
 _tables_lock = ForkLock()
 # Since the start, of all VBARs.
 _counts = dict.fromkeys(("faults", "offloaded", "unpins", "stray_unpins", "freed_bytes", "pages_made_private"), 0)
-# Serials for pages whose content nobody vouches for; the service's own stay below.
-_unknown = itertools.count(1 << 63)
 
 
 class VbarPages:
@@ -78,7 +71,7 @@ class VbarPages:
             laid = lay_out(descriptors, weights)
             table = shared_tables.make_table(laid.descriptors, laid.pieces, self.index)
             if table is not None:
-                self._shared = SharedPages(table, laid.offsets, pin, _make_private)
+                self._shared = SharedPages(table, laid.offsets, pin, make_private)
                 self._ends.append(functools.partial(_unpin_rest, self._shared.table, self._shared.pins))
 
     def moved(self, address: int) -> int:
@@ -96,13 +89,17 @@ class VbarPages:
         safe_points.in_call()
         if self._shared is not None and self._shared.covers(address):
             before = self._shared.private_made
-            signature = self._shared.fault(address, nbytes)
+            found = self._shared.fault(address, nbytes)
             _count("pages_made_private", self._shared.private_made - before)
         else:
             self._check(address - self.base, nbytes)
-            signature = self._fault(address - self.base, nbytes)
-        _count("offloaded" if signature is None else "faults")
-        return signature
+            found = self._fault(address - self.base, nbytes)
+        _count("offloaded" if found is None else "faults")
+        return found
+
+    def is_refused(self, address: int) -> bool:
+        """The caller of a fault there is about to write, and must not: the page is others' too, and no copy of it was to be had."""
+        return self._shared is not None and self._shared.is_refused(address)
 
     def unpin(self, address: int, nbytes: int) -> None:
         """Gives up one fault of this very range; without one it does nothing."""
@@ -118,12 +115,10 @@ class VbarPages:
             return None
         if self._held is not None:
             self._held.pinned(self._pages(offset, nbytes))
-        serials = self.table.serials(offset, nbytes)
-        for page, serial in enumerate(serials):
-            if serial == 0:  # Of a run of the service that is over: it can't be recognised again.
-                serials[page] = next(_unknown)
+        # None: of a run of the service that is over. It can't be recognised again.
+        serials = [serial or unknown() for serial in self.table.serials(offset, nbytes)]
         self._pins.add(offset, nbytes)
-        return serials
+        return signature(serials, nbytes, self.page_bytes)
 
     def _unpin(self, offset: int, nbytes: int) -> bool:
         if not self._pins.take(offset, nbytes):
@@ -304,41 +299,10 @@ def pin(table: PageTable, offset: int, nbytes: int) -> bool:
     """False: there is no room now, or no service."""
     if offset + nbytes > table.nbytes:  # Address space that the device could never fill.
         return False
-    if _try_pin(table, offset, nbytes):
+    if try_pin(table, offset, nbytes):
         return True
     # Pages that keep our pin are no victims of the service's: ask their owners.
-    return _let_others_go(nbytes) and _try_pin(table, offset, nbytes)
-
-
-def _try_pin(table: PageTable, offset: int, nbytes: int) -> bool:
-    return _asked(lambda seconds: table.fault(offset, nbytes, seconds))
-
-
-def _make_private(table: AssembledTable, offset: int, nbytes: int) -> bool:
-    return _asked(lambda seconds: table.make_private(offset, nbytes, seconds))
-
-
-def _asked(call: Callable[[float], bool]) -> bool:
-    """Its answer. What has gone wrong is noted, and means no."""
-    try:
-        # What is here can be had without the service; for the rest it isn't asked again and again while away.
-        found = call(FAULT_SECONDS if link.may_ask else 0)
-    except WRONG_USE as error:
-        raise RuntimeError(f"penstock: {error}") from error
-    except AWAY as error:
-        link.away(error)
-        return False
-    except errors.DeadlineError:
-        if link.may_ask and link.is_there():
-            say_once(f"weights are streamed where their pages take more than {FAULT_SECONDS:.0f} s: is the disk slow?")
-        return False
-    except penstock.PenstockError as error:
-        if link.may_ask:
-            say_once(f"weights are streamed where there is no page for them: {error.kind}")
-        return False
-    if found and link.may_ask:
-        link.back()
-    return found
+    return _let_others_go(nbytes) and try_pin(table, offset, nbytes)
 
 
 def _let_others_go(nbytes: int) -> bool:
@@ -370,25 +334,3 @@ def _all_tables() -> list[VbarPages]:
 
 
 safe_points.hold_pages(answer_wanted_everywhere, give_held_everywhere)
-
-
-def make_table(nbytes: int, index: int) -> PrivateTable | None:
-    """Address space of a device, of which as much as it could ever fill can be faulted in. None: the reason is logged."""
-    service = link.service()
-    if service is None:
-        return None
-    try:
-        device = devices.device_of(index)
-        if device is None:
-            say_once(f"the service has nothing for device {index}; weights are streamed")
-            return None
-        size = min(nbytes, device.capacity_bytes * RESERVATION_MAX)
-        table = link.patiently(service, lambda: service.private_table(size, device.id))
-    except (*AWAY, errors.DeadlineError) as error:
-        link.away(error)
-        return None
-    except penstock.PenstockError as error:
-        say_once(f"no pages for a model: {error}; its weights are streamed")
-        return None
-    link.back()
-    return table

@@ -30,7 +30,7 @@ def headroom() -> int:
     """What the user wants to be free; what others were promised is not in it."""
     if _headroom is not None:
         return _headroom
-    return int(theirs.call("control", "get_simple_vram_headroom") or 0)
+    return int((theirs.call("control", "get_simple_vram_headroom") if theirs.works() else 0) or 0)
 
 
 def promised() -> int:
@@ -66,6 +66,8 @@ class Reserve:
 
 
 def _tell() -> None:
+    if not theirs.works():
+        return  # There is no other pager.
     whole = (_headroom if _headroom is not None else _THEIR_HEADROOM) + _promised
     if theirs.has("control", "set_simple_vram_headroom"):
         theirs.call("control", "set_simple_vram_headroom", whole)

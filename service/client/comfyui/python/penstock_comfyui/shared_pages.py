@@ -5,13 +5,16 @@ Weights that are used as the service makes them out of their file are *clean*: t
 because a page that comes back holds the same bytes, and their module is told signature and place before ComfyUI compares,
 so that it writes nothing. Weights that ComfyUI changes (a LoRA) are its *own*: their pages are made private before a fault
 answers, so that there is always a page to write to, or none. A private page begins as a copy: clean neighbours stay so.
+
+Who finds a clean signature to be another than the one it knows will write as well, and has had its answer. Its pages are made
+private there; where there is no room for that it is *refused*, and is given other memory to write to until its unpin.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import penstock
@@ -20,6 +23,7 @@ from penstock_comfyui import service_cache
 from penstock_comfyui.layout import Weights
 from penstock_comfyui.link import link
 from penstock_comfyui.pins import Pins
+from penstock_comfyui.signatures import signature, unknown
 
 
 # Beyond the service's serials, and those of pages that nobody vouches for.
@@ -46,6 +50,7 @@ class SharedPages:
         self._offsets = {one.origin: offset for offset, one in self._weights.items()}
         # Serials of the private pages that a module was let write to, by its offset.
         self._written: dict[int, tuple[int, ...]] = {}
+        self._refused: set[int] = set()  # Offsets.
 
     def address_of(self, origin: int) -> int | None:
         """Of the weights that were allocated there in the VBAR; None: they stay there."""
@@ -70,24 +75,31 @@ class SharedPages:
         if not self._pin(self.table, offset, inside):
             return None
         weights = self._weights.get(offset)
+        serials: Sequence[int] | None
         if weights is None or weights.nbytes != nbytes:
-            signature = self._look(offset, inside)
+            serials = self._look(offset, inside)
         elif weights.clean() and not self._is_written(offset, inside):
-            signature = self._clean(offset, inside)
-            weights.show(address, self._clean(offset, inside))
-        else:
-            signature = self._own(offset, inside)
-        if signature is None:
-            self.table.unpin(offset, inside)
-        else:
+            serials = [self._content] * len(self.pages_of(offset, inside))
+            weights.show(address, self._signed(serials, offset, nbytes, claimed=True))
             self.pins.add(offset, nbytes)
-        return signature
+            return self._signed(serials, offset, nbytes, claimed=True)
+        else:
+            serials = self._own(offset, inside)
+        if serials is None:
+            self.table.unpin(offset, inside)
+            return None
+        self.pins.add(offset, nbytes)
+        return self._signed(serials, offset, nbytes)
+
+    def is_refused(self, address: int) -> bool:
+        return address - self.base in self._refused
 
     def unpin(self, address: int, nbytes: int, stream: int = 0) -> bool:
         """False: it wasn't pinned, and nothing was done."""
         offset = address - self.base
         if not self.pins.take(offset, nbytes):
             return False
+        self._refused.discard(offset)
         self.table.unpin(offset, self._inside(offset, nbytes), stream)
         return True
 
@@ -113,37 +125,36 @@ class SharedPages:
         """Up to the table's last byte: the rest of its last page can be used all the same."""
         return min(nbytes, self.table.nbytes - offset)
 
-    def _clean(self, offset: int, inside: int) -> Any:
-        signature = self.table.serials(offset, inside)
-        signature[:] = [self._content] * len(signature)
-        signature.claim = functools.partial(self._claim, offset, inside)  # type: ignore[attr-defined]
-        return signature
+    def _signed(self, serials: Sequence[int], offset: int, nbytes: int, claimed: bool = False) -> Any:
+        found = signature(serials, nbytes, self.page_bytes)
+        if claimed:
+            found.claim = functools.partial(self._claim, offset, nbytes)  # type: ignore[attr-defined]
+        return found
 
-    def _claim(self, offset: int, inside: int, signature: Any) -> None:
-        """The caller of fault() takes clean weights for other ones than it knows, and is about to write them: `signature`
-        becomes that of private pages. REQUIRES: they are still pinned."""
-        own = self._own(offset, inside)
-        if own is None:
-            raise RuntimeError(f"penstock: no room for a private copy of {inside} bytes that are to be written to")
-        signature[:] = own[:]
-        del signature.claim
+    def _claim(self, offset: int, nbytes: int, found: Any) -> None:
+        """The caller of fault() takes clean weights for other ones than it knows, and is about to write them: `found`, its
+        signature, becomes that of private pages, or one that nobody has. REQUIRES: they are still pinned."""
+        serials: Sequence[int] | None = self._own(offset, self._inside(offset, nbytes))
+        if serials is None:
+            self._refused.add(offset)
+            serials = [unknown() for _ in self.pages_of(offset, nbytes)]
+        found[:len(serials)] = serials
+        del found.claim
 
-    def _look(self, offset: int, inside: int) -> Any:
+    def _look(self, offset: int, inside: int) -> list[int]:
         """A range of several weights: a shared page's bytes are always the same, a private one's are what its serial says."""
-        signature = self.table.serials(offset, inside)
-        signature[:] = [serial if serial & 1 else self._content for serial in signature]
-        return signature
+        return [serial if serial & 1 else self._content for serial in self._serials(offset, inside)]
 
-    def _own(self, offset: int, inside: int) -> Any:
+    def _own(self, offset: int, inside: int) -> tuple[int, ...] | None:
         shared = sum(not serial & 1 for serial in self._serials(offset, inside))
         if shared and not self._make_private(self.table, offset, inside):
             return None
-        signature = self.table.serials(offset, inside)
-        if any(not serial & 1 for serial in signature):
+        serials = self._serials(offset, inside)
+        if any(not serial & 1 for serial in serials):
             return None  # Kept from a connection that is lost: nobody knows any more which bytes are whose.
         self.private_made += shared
-        self._written[offset] = tuple(signature)
-        return signature
+        self._written[offset] = serials
+        return serials
 
     def _is_written(self, offset: int, inside: int) -> bool:
         """A page of theirs still has what their module wrote."""

@@ -24,7 +24,7 @@ from penstock_comfyui.devices import on_host
 from penstock_comfyui.link import say_once
 from penstock_comfyui.pager import VbarPages
 from penstock_comfyui.surface.model_vbar import ModelVBAR
-from penstock_comfyui.surface.torch import aimdo_to_tensor
+from penstock_comfyui.tensors import over_pages
 
 _MARK = "_penstock"
 _ALIGNMENT = 1024  # Of the tensors within an allocation.
@@ -137,7 +137,7 @@ class ModuleWeights:
             return
         views: list[Any] = [None, None]
         index = module._v[0].device
-        memory = aimdo_to_tensor(module._v, "cpu" if on_host(index) else f"cuda:{index}")
+        memory = over_pages(module._v, "cpu" if on_host(index) else f"cuda:{index}")
         for number, (tensor, place) in enumerate(zip(self._tensors, self._places)):
             if tensor is not None:
                 dtype = _wanted(tensor)

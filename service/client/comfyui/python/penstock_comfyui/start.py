@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import logging
 import sys
 from pathlib import Path
@@ -18,6 +17,9 @@ _OURS = "penstock_comfyui.surface"
 
 def start(root: Path | None = None) -> bool:
     """Called before ComfyUI imports torch. False: nothing was changed."""
+    if getattr(sys.modules.get(f"{theirs.PACKAGE}.control"), "__name__", "") == f"{_OURS}.control":
+        say_once("it is there twice, as a folder and installed; the first one is in use")
+        return True
     try:
         comfyui = gate.check_comfyui(root or gate.comfyui_root())
         theirs.capture()
@@ -45,7 +47,7 @@ def put_in_place() -> None:
             ready[name] = _Late(f"{theirs.PACKAGE}.torch")
             continue
         ours = importlib.import_module(f"{_OURS}.{name}")
-        _hide_what_they_lack(ours, theirs.module(name))
+        _hide_what_they_lack(name, ours, theirs.module(name))
         ready[name] = ours
     for name, module in ready.items():
         sys.modules[f"{theirs.PACKAGE}.{name}"] = module
@@ -63,14 +65,16 @@ class _Late(ModuleType):
         return found
 
 
-def _hide_what_they_lack(ours: ModuleType, other: ModuleType | None) -> None:
+def _hide_what_they_lack(name: str, ours: ModuleType, other: ModuleType | None) -> None:
     """ComfyUI and its nodes ask by hasattr what a version can do."""
     if other is None:
         return
-    for name, value in list(vars(ours).items()):
-        own = inspect.isfunction(value) or inspect.isclass(value)
-        if own and not name.startswith("_") and value.__module__ == ours.__name__ and not hasattr(other, name):
-            delattr(ours, name)
+    for one in gate.own_surface(name):
+        holder, _, attribute = one.rpartition(".")
+        mine, others = (getattr(side, holder, None) if holder else side for side in (ours, other))
+        # What an object has from its construction on is no name of its class.
+        if mine is not None and attribute != "__init__" and attribute in vars(mine) and not hasattr(others, attribute):
+            delattr(mine, attribute)
 
 
 __all__ = ["put_in_place", "start"]

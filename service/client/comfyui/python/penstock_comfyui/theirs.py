@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,14 @@ def capture() -> None:
 
 def exists(name: str) -> bool:
     return name in _found or importlib.util.find_spec(f"{PACKAGE}.{name}") is not None
+
+
+def sources() -> list[Path]:
+    """Of all its modules, also such as nobody has told us of. REQUIRES: capture()."""
+    folder = Path(list(sys.modules[PACKAGE].__path__)[0])
+    found = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    return [path for name, path in {**{name: folder / f"{name}.py" for name in NAMES if exists(name)}, **found}.items()
+            if not name.startswith("_")]
 
 
 def module(name: str) -> ModuleType | None:

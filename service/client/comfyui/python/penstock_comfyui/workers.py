@@ -20,7 +20,7 @@ from penstock import errors
 from penstock_comfyui import devices, gate, others, reserve, work
 from penstock_comfyui.link import AWAY, QUESTION_SECONDS, SilentError, link, say_once
 
-VERSIONS = ((0, 4, 46), (0, 4, 47))  # From, and before.
+VERSIONS = ("0.4.46",)
 POOL = "comfy_env.isolation.pool"
 WAIT_SECONDS = 10.0
 

@@ -31,7 +31,9 @@ def detect_vendor() -> Any:
 
 def init(implementation: Any = None, simple_vram_headroom: int | None = None, nvml_pressure: bool = False) -> bool:
     """Theirs has been called by ComfyUI before we came; later calls only change numbers."""
+    global lib
     answer = theirs.works() and bool(_call_init(implementation, simple_vram_headroom, nvml_pressure))
+    lib = getattr(theirs.module("control"), "lib", None) or lib or _NoLibrary()
     if simple_vram_headroom is not None:
         reserve.set_headroom(int(simple_vram_headroom), told=True)
     if theirs.works():
@@ -47,13 +49,26 @@ def _call_init(implementation: Any, simple_vram_headroom: int | None, nvml_press
 
 
 def init_devices(device_ids: Iterable[Any]) -> bool:
+    global devctxs
     asked = list(device_ids)
-    numbers = [one[0] if isinstance(one, tuple) else one for one in asked]
+    numbers = [_number(one) for one in asked]
     if numbers and all(ours(number) for number in numbers) and link.service() is not None:
         _ours.update(numbers)
         theirs.later(dict(zip(numbers, asked)))
+        devctxs = [get_devctx(number) for number in numbers]
         return True
-    return bool(theirs.call("control", "init_devices", asked))
+    answer = bool(theirs.call("control", "init_devices", asked))
+    devctxs = getattr(theirs.module("control"), "devctxs", [])
+    return answer
+
+
+def _number(asked: Any) -> Any:
+    """Of a device, with what is to be kept free there or without."""
+    if not isinstance(asked, tuple):
+        return asked
+    if len(asked) != 2 or int(asked[1]) < 0:
+        raise ValueError(f"penstock: {asked} is no device with a number of bytes to be kept free")
+    return asked[0]
 
 
 def init_device(device_id: int, extra_vram_headroom: int = 0) -> bool:
@@ -68,8 +83,8 @@ def record(stream: Any, assert_graph_breaks: bool = False) -> Any:
 
 def get_devctx(device_id: int) -> Any:
     if device_id in _ours:
-        return device_id
-    found = theirs.call("control", "get_devctx", device_id)
+        return device_id + 1  # Others' are addresses: none is false.
+    found = theirs.call("control", "get_devctx", device_id) if theirs.works() else None
     if found is None:
         raise RuntimeError(f"device {device_id} is not initialised")
     return found
@@ -85,9 +100,11 @@ def get_simple_vram_headroom() -> int:
 
 
 def deinit() -> None:
+    global devctxs, lib
     _ours.clear()
     theirs.later({})
     theirs.call("control", "deinit")
+    devctxs, lib = [], None
 
 
 def set_log_none() -> None:

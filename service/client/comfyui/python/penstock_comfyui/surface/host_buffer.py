@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from penstock_comfyui import devices, file_memory, gpu, host_memory, read_ahead, theirs
@@ -16,6 +18,16 @@ def _descriptor(file_obj: Any) -> int:
     return file_obj if isinstance(file_obj, int) else file_obj.fileno()
 
 
+@contextlib.contextmanager
+def _as_theirs() -> Iterator[None]:
+    """ComfyUI knows one kind of failure."""
+    try:
+        yield
+    except OSError as error:
+        raise RuntimeError(f"penstock: {error}") from error
+
+
+@_as_theirs()
 def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int, device: int,
                         mark_cold: bool = True) -> None:
     if not devices.ours(device):
@@ -31,6 +43,7 @@ def read_file_to_device(file_obj: Any, file_offset: int, size: int, stream: int,
     read_ahead.read_to_memory(_descriptor(file_obj), file_offset, size, device_ptr)
 
 
+@_as_theirs()
 def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int, device_ptr: int,
                          device: int) -> None:
     if not devices.ours(device):
@@ -44,6 +57,7 @@ def write_device_to_file(file_obj: Any, file_offset: int, size: int, stream: int
     file_memory.write_from(_descriptor(file_obj), file_offset, size, device_ptr)
 
 
+@_as_theirs()
 def write_host_to_file(file_obj: Any, file_offset: int, size: int, host_ptr: int) -> None:
     file_memory.write_from(_descriptor(file_obj), file_offset, size, host_ptr)
 
@@ -63,30 +77,43 @@ class HostBuffer:
         return super().__new__(cls) if other is None else other.HostBuffer(size, prewarm, max_grow_size, mark_cold)
 
     def __init__(self, size: int, prewarm: int = 0, max_grow_size: int = 0, mark_cold: bool = True) -> None:
-        self.prewarm = prewarm
+        self.prewarm = max(0, int(prewarm))
         self.size = 0
         self._memory = host_memory.LockedBuffer(int(max(size, max_grow_size)))
         # What was added in one piece, and may be registered with a driver: ComfyUI does that piece by piece itself.
         self._pieces: list[tuple[int, int]] = []
         weakref.finalize(self, _unregister_at_end, self._memory, self._pieces, os.getpid()).atexit = False
-        if size > 0:
+        if int(size) > 0:
             self.extend(size)
 
     def get_raw_address(self) -> int:
         return self._memory.address
 
-    def extend(self, size: int, reallocate: bool = False, register: bool = True) -> None:
-        """`size` bytes more. RuntimeError: there is no locked memory for it; what was there stays."""
-        self._memory.extend(int(size))
-        if size > 0:
-            self._pieces.append((self.size, int(size)))
+    def extend(self, size: int, reallocate: bool = False, register: bool = True) -> int:
+        """`size` bytes more; their address. RuntimeError: there is no locked memory for it; what was there stays."""
+        start, size = self.size, int(size)
+        self._memory.extend(size)
+        if size <= 0:
+            return self._memory.address + start if start else 0
+        try:
+            if register:
+                self._register(start, size)
+        except RuntimeError:
+            self._memory.truncate(start)
+            raise
+        self._pieces.append((start, size))
         self.size = self._memory.size
+        return self._memory.address + start
 
+    @_as_theirs()
     def read_file_slice(self, file_obj: Any, file_offset: int, size: int, offset: int = 0, stream: int = 0,
                         device_ptr: int = 0, device: int | None = -1) -> None:
-        """Into the buffer, and on to the device where one is given."""
-        if offset < 0 or offset + size > self.size:
-            raise RuntimeError(f"penstock: {size} bytes at {offset} leave the host buffer of {self.size}")
+        """Into the buffer, which grows where they leave it, and on to the device where one is given."""
+        file_offset, size, offset = int(file_offset), int(size), int(offset)
+        if min(file_offset, size, offset) < 0:
+            raise RuntimeError(f"penstock: no part of a file: {size} bytes from {file_offset} on to {offset}")
+        if offset + size > self.size:
+            self.extend(offset + size - self.size, register=False)
         place = self._memory.address + offset
         if size > 0:
             self._memory.read(offset, _descriptor(file_obj), file_offset, size)
@@ -102,10 +129,23 @@ class HostBuffer:
             host_memory.copy(place, device_ptr, size)
 
     def register(self, offset: int, size: int) -> None:
-        """Its memory is locked from the start, and host memory knows no driver that would have to be told."""
+        """With the drivers of our GPUs. Its memory is locked from the start, and where there is no driver nobody has to be told."""
+        offset, size = int(offset), int(size)
+        if offset < 0 or size <= 0 or offset + size > self.size:
+            raise RuntimeError(f"penstock: {size} bytes at {offset} leave the host buffer of {self.size}")
+        if not self._register(offset, size):
+            raise RuntimeError(f"penstock: some of {size} bytes at {offset} is registered already")
+        if not any(piece[0] == offset for piece in self._pieces):
+            self._pieces.append((offset, size))
+
+    def _register(self, offset: int, size: int) -> bool:
+        """False: some of it was already, and still is."""
+        return all([driver.register(self._memory.address + offset, size) for driver in devices.drivers()])
 
     def unregister(self, offset: int) -> None:
-        """As register()."""
+        """What begins there. RuntimeError: a driver doesn't know it."""
+        if not _unregister(self._memory, [(int(offset), 0)]):
+            raise RuntimeError(f"penstock: nothing is registered at {offset}")
 
     def truncate(self, size: int, do_unregister: bool = True) -> None:
         """Only the end can be given back; the address stays. What is registered there must not be any more when its memory
@@ -118,10 +158,9 @@ class HostBuffer:
         self.size = self._memory.size
 
 
-def _unregister(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]]) -> None:
-    for driver in devices.drivers():
-        for offset, _ in pieces:
-            driver.unregister(memory.address + offset)
+def _unregister(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]]) -> bool:
+    """All of them were."""
+    return all([driver.unregister(memory.address + offset) for driver in devices.drivers() for offset, _ in pieces])
 
 
 def _unregister_at_end(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]], process: int) -> None:

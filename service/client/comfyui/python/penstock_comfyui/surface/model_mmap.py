@@ -20,9 +20,16 @@ class ModelMMAP:
         return super().__new__(cls) if other is None else other.ModelMMAP(filepath)
 
     def __init__(self, filepath: Any) -> None:
-        self._descriptor = os.open(filepath, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self._descriptor).atexit = False
-        self.state = FileMapping(self._descriptor, os.fstat(self._descriptor).st_size)
+        """RuntimeError: there is nothing to map, not one byte."""
+        path = os.fspath(filepath)
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
+            self.state = FileMapping(self._descriptor, os.fstat(self._descriptor).st_size)
+        except (OSError, ValueError) as error:
+            raise RuntimeError(f"penstock: {filepath} can't be mapped: {error}") from error
+        if self.state.nbytes == 0:
+            raise RuntimeError(f"penstock: {filepath} is empty")
 
     def get(self) -> int:
         """The address of its first byte."""
@@ -31,6 +38,7 @@ class ModelMMAP:
     def get_file_handle(self) -> int:
         return self._descriptor
 
-    def bounce(self) -> None:
+    def bounce(self) -> bool:
         """What this process touched of it is dropped; it is read again when it is touched again."""
         self.state.drop()
+        return True

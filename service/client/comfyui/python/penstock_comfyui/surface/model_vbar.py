@@ -29,7 +29,7 @@ class ModelVBAR:
         self._pages = pager.VbarPages(int(size), device, pageout_callback)
         self.device = device
         self.base_addr = self._pages.base
-        self.max_size = self._pages.nbytes
+        self.max_size = int(size)
         self.offset = 0
 
     def prioritize(self, malloc_async_clamp: int | None = None) -> None:
@@ -41,9 +41,10 @@ class ModelVBAR:
 
     def alloc(self, num_bytes: int) -> tuple[ModelVBAR, int, int]:
         start = -(-self.offset // ALIGNMENT) * ALIGNMENT
+        self.offset = start
         if num_bytes < 0 or start + num_bytes > self.max_size:
-            raise RuntimeError(f"penstock: the VBAR of {self.max_size} bytes has no {num_bytes} left")
-        self.offset = start + num_bytes
+            raise MemoryError(f"penstock: the VBAR of {self.max_size} bytes has no {num_bytes} left")
+        self.offset += num_bytes
         return self, self.base_addr + start, num_bytes
 
     def fault(self, alloc: int, size: int) -> Any:
@@ -90,11 +91,14 @@ def vbar_unpin(alloc: tuple[Any, int, int] | None) -> None:
 
 
 def vbar_signature_compare(a: Any, b: Any) -> bool:
-    """The bytes of both faults are the same ones."""
-    if a is None or b is None:
+    """The bytes of both faults are the same ones. Who is told that they aren't will write there."""
+    if a is None:
         return False
-    if memoryview(a) == memoryview(b):
-        return True
+    if b is not None:
+        if len(a) != len(b):
+            raise ValueError(f"penstock: signatures of ranges of other sizes, {len(a)} and {len(b)}")
+        if memoryview(a) == memoryview(b):
+            return True
     claim = getattr(a, "claim", None)
     if claim is not None:
         claim(a)

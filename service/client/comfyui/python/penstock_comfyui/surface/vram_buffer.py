@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from penstock_comfyui import devices, host_memory, pager, theirs
+from penstock_comfyui import devices, host_memory, pager, tables, theirs
 from penstock_comfyui.device_memory import DeviceMemory
 
 lib = theirs.module("control")
@@ -35,5 +35,5 @@ def _memory_of(nbytes_max: int, index: int) -> DeviceMemory | host_memory.Growin
     driver = devices.driver_of(index) if devices.on_gpu(index) is not None else None
     if driver is None:
         return host_memory.GrowingMemory(nbytes_max, index)
-    table = pager.make_table(nbytes_max, index)
+    table = tables.make_table(nbytes_max, index)
     return DeviceMemory(table, nbytes_max, index, driver, pager.pin, functools.partial(devices.stream_of, index))
