@@ -4,8 +4,10 @@
 
 usage: make_wheel.py NODE_FOLDER OUTPUT_FOLDER
 
-The wheel `penstock-comfyui` installs the package penstock_comfyui_node: the folder as it stands, and a command that puts it
-into a ComfyUI, or takes it out. It installs no comfy_aimdo, and no penstock that could hide an installed one.
+The wheel `penstock-comfyui` installs the package penstock_comfyui_node, which has the folder as it stands, and one line that
+Python runs at its start (a .pth file): when ComfyUI lists the folders that it loads nodes from, the package's is one of them.
+Nothing is written into a ComfyUI, so that `pip uninstall` leaves none of it. It installs no comfy_aimdo, and no penstock that
+could hide an installed one.
 """
 
 from __future__ import annotations
@@ -20,36 +22,47 @@ from pathlib import Path
 
 NAME = "penstock_comfyui"
 PACKAGE = "penstock_comfyui_node"
-MAIN = '''# SPDX-License-Identifier: Apache-2.0
-"""usage: python -m penstock_comfyui_node install|remove CUSTOM_NODES
+HOOK = "import penstock_comfyui_node\n"
+FINDER = '''# SPDX-License-Identifier: Apache-2.0
+"""Makes ComfyUI load the node that lies in this package. Imported whenever this Python starts: imports nothing, costs nothing.
 
-install: copies the node to CUSTOM_NODES/penstock, in the place of one that is there. remove: takes it away, without a trace.
+ComfyUI loads nodes from the folders that its module folder_paths lists. When that is imported, ours becomes the last of them.
 """
 
-import shutil
 import sys
-from pathlib import Path
+
+FOLDER = __file__.rpartition("/")[0] + "/custom_nodes"
 
 
-def main() -> int:
-    if len(sys.argv) != 3 or sys.argv[1] not in ("install", "remove"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    nodes = Path(sys.argv[2])
-    if not nodes.is_dir():
-        print(f"{nodes} is no folder", file=sys.stderr)
-        return 1
-    target = nodes / "penstock"
-    if target.exists() and not (target / "prestartup_script.py").exists():
-        print(f"{target} is not ours", file=sys.stderr)
-        return 1
-    shutil.rmtree(target, ignore_errors=True)
-    if sys.argv[1] == "install":
-        shutil.copytree(Path(__file__).parent / "node", target, ignore=shutil.ignore_patterns("__pycache__"))
-    return 0
+class _Finder:
+    """Waits for that module, and goes."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "folder_paths":
+            return None
+        sys.meta_path.remove(_Finder)
+        from importlib.util import find_spec
+
+        spec = find_spec(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader.exec_module = _then_add(spec.loader.exec_module)
+        return spec
 
 
-sys.exit(main())
+def _then_add(before):
+    def exec_module(module):
+        before(module)
+        listed = getattr(module, "folder_names_and_paths", None)
+        if isinstance(listed, dict) and "custom_nodes" in listed:  # Else it is somebody else's module.
+            folders = listed["custom_nodes"][0]
+            if FOLDER not in folders:
+                folders.append(FOLDER)
+
+    return exec_module
+
+
+sys.meta_path.insert(0, _Finder)
 '''
 
 
@@ -66,10 +79,10 @@ def make(folder: Path, output: Path) -> Path:
     platform = re.sub("[-.]", "_", sysconfig.get_platform())
     tag = f"py3-none-{platform}"
     info = f"{NAME}-{version}.dist-info"
-    files = {f"{PACKAGE}/__init__.py": b"# SPDX-License-Identifier: Apache-2.0\n", f"{PACKAGE}/__main__.py": MAIN.encode()}
+    files = {f"{PACKAGE}.pth": HOOK.encode(), f"{PACKAGE}/__init__.py": FINDER.encode()}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            files[f"{PACKAGE}/node/{path.relative_to(folder)}"] = path.read_bytes()
+            files[f"{PACKAGE}/custom_nodes/penstock/{path.relative_to(folder)}"] = path.read_bytes()
     files[f"{info}/METADATA"] = (f"Metadata-Version: 2.1\nName: penstock-comfyui\nVersion: {version}\n"
                                  "Summary: ComfyUI's weights in pages of penstockd\nLicense: Apache-2.0\n"
                                  "Requires-Python: >=3.10\n").encode()

@@ -17,6 +17,7 @@ import penstock
 from penstock_comfyui.link import AWAY, link
 
 DECISIONS_MAX = 100
+_MARK = "_penstock"
 PATHS = {"status": "/penstock/status", "explain": "/penstock/explain"}
 
 _Answer = tuple[int, dict[str, Any]]  # HTTP status, JSON.
@@ -27,9 +28,12 @@ def install() -> bool:
     if getattr(sys.modules.get("comfy_aimdo.control"), "__name__", "") != "penstock_comfyui.surface.control":
         return False
     server: Any = importlib.import_module("server").PromptServer.instance
+    if hasattr(server, _MARK):
+        return True
     web: Any = importlib.import_module("aiohttp.web")
     for what, path in PATHS.items():
         server.routes.get(path)(_handler(_ANSWERS[what], web))
+    setattr(server, _MARK, True)
     return True
 
 
