@@ -53,6 +53,7 @@ def boundaries_of(test: unittest.TestCase, said: list[str], dynamic: bool = True
                                  free_memory=lambda memory_required, device: said.append("free"),
                                  unload_all_models=lambda: said.append("unload"), current_loaded_models=[],
                                  load_models_gpu=lambda models, memory_required: said.append("load"),
+                                 minimum_inference_memory=lambda: 0, get_torch_device=lambda: SimpleNamespace(index=None),
                                  get_all_torch_devices=lambda: [SimpleNamespace(type="cpu", index=None)])
     test.enterContext(modules(comfy_aimdo__control=SimpleNamespace(__name__="penstock_comfyui.surface.control"),
                               comfy__model_management=management, comfy=SimpleNamespace(),

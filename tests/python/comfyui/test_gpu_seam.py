@@ -193,7 +193,7 @@ class OnGpu(WithSeam):
             self.seen = [device["booked_bytes"], device["used_bytes"]]
             return "loaded"
 
-        around = boundaries._around_load(load, management, nothing, nothing)
+        around = boundaries._around_load(load, management, nothing, nothing, boundaries._Loads())
         self.node_ends = boundaries._at_node_end(management.reset_cast_buffers, nothing)
         model = SimpleNamespace(load_device=SimpleNamespace(type="cuda", index=0))
         self.assertEqual("loaded", around([model], work_bytes))

@@ -143,7 +143,7 @@ class OnAGpu(WithAsks):
         service = unittest.mock.Mock()
         service.status.return_value = status
         service.admit.side_effect = [penstock.ExhaustedError("full"), unittest.mock.Mock()]
-        work._book(service, "cuda-1", 1, 5)
+        work._book(service, "cuda-1", 1, 5, work.WAIT_SECONDS)
         self.addCleanup(work.release)
         service.free.assert_called_once_with(4, safe_points.FREE_SECONDS, "cuda-1")
 

@@ -132,7 +132,7 @@ class Ledger(WithSeam):
             return "unloaded"
 
         self.management.get_free_memory = lambda device: free[0]
-        around = boundaries._around_free(free_memory, self.stand_ins)
+        around = boundaries._around_free(free_memory, self.management, self.stand_ins, boundaries._Loads())
         for asked, smart, left in ((15 * PAGE - 5, True, 8), (12 * PAGE, False, 8), (1e30, False, 8), (1e32, False, 8),
                                    (15 * PAGE - 5, False, 5), (100 * MIB, False, 0)):
             self.management.DISABLE_SMART_MEMORY = not smart
@@ -274,7 +274,7 @@ class OnAGpu(WithSeam):
                     freed.append(entry.model.partially_unload("cpu", memory_required))
 
             quiet: Any = SimpleNamespace(publish=lambda: None)
-            around = boundaries._around_load(load, management, quiet, StandIns(management))
+            around = boundaries._around_load(load, management, quiet, StandIns(management), boundaries._Loads())
             for dynamic, expected in ((True, []), (False, [3 * page])):
                 modules = {"comfy.memory_management": SimpleNamespace(aimdo_enabled=dynamic)}
                 with unittest.mock.patch.dict(sys.modules, modules):  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock_comfyui import devices, lent_files, others, read_ahead, safe_points, work, workers
+from penstock_comfyui import devices, lent_files, others, read_ahead, safe_points, tables, work, workers
 from penstock_comfyui.holdings import Holdings
 from penstock_comfyui.reserve import Reserve
 from penstock_comfyui.stand_in import StandIns
@@ -34,12 +34,13 @@ def install() -> None:
     management.reset_cast_buffers = _at_node_end(reset, holdings)
     execution.execute = _around_node(node, management, holdings)
     executor.execute_async = _around_prompt(execute, management, reserve, holdings)
-    management.free_memory = _around_free(free, stand_ins)
+    loads = _Loads()
+    management.free_memory = _around_free(free, management, stand_ins, loads)
     if hasattr(executor, "reset"):
         executor.reset = _after_drop(executor.reset, holdings)
     if hasattr(management, "unload_all_models"):
         management.unload_all_models = _after_drop(management.unload_all_models, holdings)
-    management.load_models_gpu = _around_load(load, management, reserve, stand_ins)
+    management.load_models_gpu = _around_load(load, management, reserve, stand_ins, loads)
 
 
 def _at_node_end(before: Any, holdings: Holdings) -> Any:
@@ -57,16 +58,18 @@ def _at_node_end(before: Any, holdings: Holdings) -> Any:
 
 
 def _around_node(before: Any, management: Any, holdings: Holdings) -> Any:
-    """Without DynamicVRAM ComfyUI drops nothing at a node's end, and waits for nothing there: we do, now and then."""
+    """With DynamicVRAM there may be allocations without a load. Without it ComfyUI drops nothing at a node's end, and waits for
+    nothing there: we do, now and then."""
 
     @functools.wraps(before)
     async def execute(*arguments: Any, **options: Any) -> Any:
+        work.book_node(management)
         try:
             return await before(*arguments, **options)
         finally:
             if not devices.dynamic():
                 _release()
-                if holdings.due() and _waited_for_device(management):
+                if holdings.due() and _waited_for_devices(management):
                     safe_points.end_node()
                     holdings.before_drop()
                     holdings.end_node()
@@ -92,19 +95,20 @@ def _around_prompt(before: Any, management: Any, reserve: Reserve, holdings: Hol
         finally:
             _release()
             read_ahead.let_go()
-            if _waited_for_device(management):
+            if _waited_for_devices(management):
                 safe_points.end_prompt()
             holdings.end_prompt(self)
 
     return execute_async
 
 
-def _waited_for_device(management: Any) -> bool:
+def _waited_for_devices(management: Any) -> bool:
+    """ComfyUI waits for its current one alone."""
     try:
         management.synchronize()
+        return all([devices.wait_for(index) for index in sorted(tables.paged_devices())])
     except Exception:  # noqa: BLE001 - A device that failed: ComfyUI has seen it, or will. It isn't idle.
         return False
-    return True
 
 
 def _after_drop(before: Any, holdings: Holdings) -> Any:
@@ -120,9 +124,17 @@ def _after_drop(before: Any, holdings: Holdings) -> Any:
     return call
 
 
-def _around_free(before: Any, stand_ins: StandIns) -> Any:
+class _Loads:
+    """How many of them ComfyUI is in: what they make room for has been booked."""
+
+    depth = 0
+
+
+def _around_free(before: Any, management: Any, stand_ins: StandIns, loads: _Loads) -> Any:
     @functools.wraps(before)
     def free_memory(memory_required: Any, device: Any, *arguments: Any, **options: Any) -> Any:
+        if loads.depth == 0:
+            work.book_asked(management, device, memory_required)
         answer = before(memory_required, device, *arguments, **options)
         stand_ins.make_up(memory_required, device)
         return answer
@@ -130,7 +142,7 @@ def _around_free(before: Any, stand_ins: StandIns) -> Any:
     return free_memory
 
 
-def _around_load(before: Any, management: Any, reserve: Reserve, stand_ins: StandIns) -> Any:
+def _around_load(before: Any, management: Any, reserve: Reserve, stand_ins: StandIns, loads: _Loads) -> Any:
     @functools.wraps(before)
     def load_models_gpu(models: Any, memory_required: Any = 0, *arguments: Any, **options: Any) -> Any:
         others.release()  # Our own are no promises to others.
@@ -139,9 +151,11 @@ def _around_load(before: Any, management: Any, reserve: Reserve, stand_ins: Stan
         stand_ins.place()
         models = list(models)
         work.book(management, models, memory_required)
+        loads.depth += 1
         try:
             return before(models, memory_required, *arguments, **options)
         finally:
+            loads.depth -= 1
             others.release()
 
     return load_models_gpu

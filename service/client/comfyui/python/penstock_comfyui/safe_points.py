@@ -76,7 +76,7 @@ def start_prompt() -> None:
 
 
 def end_prompt() -> None:
-    """REQUIRES: the device has been waited for."""
+    """REQUIRES: all devices with pages of ours have been waited for."""
     with_service(lambda service: _answer_held(True))
     with_service(_rest)
 
