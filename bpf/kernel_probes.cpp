@@ -22,7 +22,6 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t dax_flag = 1 << 13;  // S_DAX of the kernel's inode: its pages are in no page cache.
-constexpr int steady_attempts = 3;
 
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
@@ -245,16 +244,7 @@ void KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const 
   const Result<> added = programs_->add_key(seen.key, key);
   CHECK(added);  // There are as many places as slots.
   slot_of_key_[seen.key] = slot;
-  count_from_here(file);
-}
-
-// The kernel's own number is read while events may come; a file that does not come to rest is set right by reconcile().
-void KernelProbes::count_from_here(TrackedFile& file) {
-  for (int attempt = 0; attempt < steady_attempts; ++attempt) {
-    const std::optional<std::uint64_t> before = kernel_pages(file);
-    const bool steady = file.begin(before.value_or(0));
-    if (steady && before && kernel_pages(file) == before) return;
-  }
+  file.begin([&] { return kernel_pages(file); });
 }
 
 std::optional<std::uint64_t> KernelProbes::kernel_pages(const TrackedFile& file) {
@@ -363,7 +353,9 @@ void KernelProbes::reconcile() {
     if (slot == slot_of_key_.end()) continue;
     TrackedFile& file = *files_[slot->second];
     // Clients' and our other mappings of the file are in the answer too.
-    if (file.mapped_at() == seen.address && file.reconcile(seen.pages)) ++corrections_;
+    if (file.mapped_at() != seen.address) continue;
+    if (file.reconcile(seen.pages)) ++corrections_;
+    file.settle_extents([&] { return kernel_pages(file); });
   }
 }
 

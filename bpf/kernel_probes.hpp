@@ -59,7 +59,6 @@ class KernelProbes final : public ProbeSet {
   std::optional<pst_resolved> find(int fd, Mapping& mapping, std::string& why);
   void attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen, Mapping mapping);
   void detach_counters(TrackedFile& file);
-  void count_from_here(TrackedFile& file);
   // Whoever opens a file of an overlay's lower layer for writing, or changes its attributes, makes a copy in the upper one.
   // The descriptor reads that from then on, while mappings of it still show the one below: nobody says which of the two it is.
   void stop_where_copied_up(TrackedFile& file);

@@ -9,6 +9,8 @@
 namespace penstock {
 namespace {
 
+constexpr int steady_attempts = 3;
+
 std::uint64_t page_bytes() {
   static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
@@ -94,18 +96,53 @@ void TrackedFile::count_no_more() {
   copied_up_ = true;
 }
 
-bool TrackedFile::begin(std::uint64_t kernel_pages) {
+void TrackedFile::begin(const KernelPages& kernel_pages) {
   CHECK(traced());
-  const FileCounters before = read_counters(counters());
-  first_pages_ = static_cast<std::int64_t>(kernel_pages) - before.change();
-  for (std::size_t i = 0; i < run_.count; ++i) {
-    const std::optional<std::uint64_t> resident = query_.resident_bytes(i * extent_bytes(), extent_bytes());
-    const std::uint64_t change = load_extent(shared_.extents[run_.first + i]).change();
-    first_extent_pages_[i].reset();
-    if (resident) first_extent_pages_[i] = *resident / page_bytes() - change;
+  for (int attempt = 0; attempt < steady_attempts; ++attempt) {
+    const std::optional<std::uint64_t> pages = kernel_pages();
+    const FileCounters before = read_counters(counters());
+    first_pages_ = static_cast<std::int64_t>(pages.value_or(0)) - before.change();
+    extents_settled_ = ask_extents() && pages && kernel_pages() == pages && is_still(before);
+    if (extents_settled_) return;
   }
+  forget_extents();
+}
+
+void TrackedFile::settle_extents(const KernelPages& kernel_pages) {
+  CHECK(traced());
+  if (extents_settled_) return;
+  const std::optional<std::uint64_t> pages = kernel_pages();
+  const FileCounters before = read_counters(counters());
+  // Pages that are on their way in are in the kernel's number, and not counted yet.
+  if (!pages || static_cast<std::int64_t>(*pages) != first_pages_ + before.change()) return;
+  extents_settled_ = ask_extents() && kernel_pages() == pages && is_still(before);
+  if (!extents_settled_) forget_extents();
+}
+
+// Whether no page has come or gone since.
+bool TrackedFile::is_still(const FileCounters& before) const {
   const FileCounters after = read_counters(counters());
   return before.steady && after.steady && same_pages(before.values, after.values);
+}
+
+bool TrackedFile::ask_extents() {
+  std::vector<std::uint64_t> changes(run_.count);
+  for (std::size_t i = 0; i < run_.count; ++i) {
+    changes[i] = load_extent(shared_.extents[run_.first + i]).change();
+    const std::optional<std::uint64_t> resident = query_.resident_bytes(i * extent_bytes(), extent_bytes());
+    first_extent_pages_[i].reset();
+    if (resident) first_extent_pages_[i] = *resident / page_bytes() - changes[i];
+  }
+  // A page is counted for its file first, and for its extent then.
+  for (std::size_t i = 0; i < run_.count; ++i) {
+    if (load_extent(shared_.extents[run_.first + i]).change() != changes[i]) return false;
+  }
+  return true;
+}
+
+void TrackedFile::forget_extents() {
+  extents_settled_ = false;
+  first_extent_pages_.assign(run_.count, std::nullopt);
 }
 
 bool TrackedFile::reconcile(std::uint64_t kernel_pages) {
@@ -121,6 +158,7 @@ bool TrackedFile::reconcile(std::uint64_t kernel_pages) {
     return false;
   }
   first_pages_ += difference;
+  forget_extents();  // What was not counted was in one of them.
   return true;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,15 +57,19 @@ class TrackedFile {
   const ExtentRun& run() const { return run_; }
   std::uint64_t bytes() const { return bytes_; }
   int fd() const { return file_.fd; }
-  const ResidencyQuery& query() const { return query_; }
   std::uint64_t mapped_at() const { return reinterpret_cast<std::uint64_t>(mapping_.data()); }
 
-  // How many pages the kernel says are resident. True when the counts were set right by that: when the second call in a
-  // row finds the same difference. Once may be an event in between.
+  // How many pages the kernel says are resident now; nothing when it won't say.
+  using KernelPages = std::function<std::optional<std::uint64_t>()>;
+
+  // What the file and each extent held before the counting, by asking. Tries again where pages came or went meanwhile; where
+  // they do so in each try, the total is a guess until reconcile(), and the extents are absent until settle_extents().
+  void begin(const KernelPages& kernel_pages);
+  // True when the counts were set right by the kernel's: when the second call in a row finds the same difference. Once may be
+  // an event in between. What the extents held is not known then.
   bool reconcile(std::uint64_t kernel_pages);
-  // What each extent held before the counting, by asking; and the total is what the kernel says. False when pages came
-  // or went meanwhile: ask again.
-  bool begin(std::uint64_t kernel_pages);
+  // Asks again for what the extents hold, where that is not known. Changes nothing where pages come or go meanwhile.
+  void settle_extents(const KernelPages& kernel_pages);
 
   FileSample sample(ProbeLevel level) const;
   std::size_t extents() const { return run_.count; }
@@ -77,6 +82,9 @@ class TrackedFile {
 
  private:
   const pst_file& counters() const { return shared_.files[slot_]; }
+  bool is_still(const FileCounters& before) const;
+  bool ask_extents();
+  void forget_extents();
 
   OwnedFd file_;
   ResidencyQuery query_;
@@ -89,6 +97,7 @@ class TrackedFile {
   Mapping mapping_;  // Never touched: only so that the kernel can be asked what lies behind it.
   std::int64_t first_pages_ = 0;
   std::vector<std::optional<std::uint64_t>> first_extent_pages_;  // Less what was counted before, mod 2^64.
+  bool extents_settled_ = false;           // All that the kernel tells of them is known.
   std::optional<std::int64_t> suspected_;  // The difference that the last reconcile() found.
 };
 

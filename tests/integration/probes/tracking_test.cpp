@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which file is followed: the one behind the client's descriptor, by whatever path, and no other.
+#include <array>
+#include <latch>
 #include <memory>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -13,6 +17,7 @@
 
 #include "dataplane/base/units.hpp"
 #include "tests/integration/probes/probed_file.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/random_file.hpp"
 
 namespace penstock {
@@ -28,6 +33,35 @@ std::uint64_t inode_of(const std::filesystem::path& path) {
   EXPECT_EQ(::stat(path.c_str(), &status), 0);
   return status.st_ino;
 }
+
+// Reads pieces of a file and lets go of others; under way once this is made, over once it is gone.
+class Traffic {
+ public:
+  Traffic(const std::filesystem::path& path, std::uint64_t bytes, unsigned seed)
+      : thread_([this, path, bytes, seed](const std::stop_token& stop) {
+          const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+          // Folios of one page each take the kernel the longest to look through.
+          (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+          std::array<char, 16 * kib> piece;
+          std::minstd_rand random(seed);
+          const auto somewhere = [&] {
+            return static_cast<off_t>(random() % (bytes / piece.size()) * piece.size());
+          };
+          while (!stop.stop_requested()) {
+            (void)!::pread(fd.get(), piece.data(), piece.size(), somewhere());
+            if (random() % 3 == 0)
+              (void)::posix_fadvise(fd.get(), somewhere(), piece.size(), POSIX_FADV_DONTNEED);
+            if (under_way_.try_wait()) continue;
+            under_way_.count_down();
+          }
+        }) {
+    under_way_.wait();
+  }
+
+ private:
+  std::latch under_way_{1};
+  std::jthread thread_;
+};
 
 class ProbeTracking : public testing::Test {
  protected:
@@ -179,6 +213,37 @@ TEST_F(ProbeTracking, CountsThatAreRightAreNotCorrected) {
     probes_->reconcile();
   }
   EXPECT_EQ(probes_->sample_machine().corrections, 0u);
+}
+
+TEST_F(ProbeTracking, AFileThatIsReadWhileTrackingBeginsIsRightInEachExtentOnceItRests) {
+  const auto ext4 = disk("ext4");
+  if (!ext4) GTEST_SKIP() << "requires " << missing_;
+  constexpr std::uint64_t bytes = 128 * mib;
+  const std::filesystem::path path = ext4->folder() / "busy";
+  test::write_durably(path, {});
+  std::filesystem::resize_file(path, bytes);
+  const auto fd = std::make_shared<UniqueFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  for (unsigned round = 0; round < 20 && !HasFailure(); ++round) {
+    auto traffic = std::make_unique<Traffic>(path, bytes, round + 1);
+    const Result<Tracking> tracking = probes_->track(fd->get(), fd);
+    ASSERT_TRUE(tracking);
+    traffic.reset();
+    {
+      ProbedFile file(*probes_, path);
+      test::FileCounts counts;
+      std::uint64_t in_extents = 0;
+      // Set right is what was wrong twice, and a page may be taken at any time.
+      EXPECT_TRUE(eventually([&] {
+        probes_->reconcile();
+        counts = file.counts();
+        in_extents = 0;
+        for (const ExtentSample& extent : counts.extents) in_extents += extent.resident_bytes.value_or(0);
+        return counts.sample.resident_bytes == counts.mincore_bytes() && in_extents == counts.mincore_bytes();
+      })) << in_extents
+          << " bytes over the extents, " << counts.mincore_bytes() << " by mincore, round " << round;
+    }
+    probes_->untrack(tracking->file);
+  }
 }
 
 TEST_F(ProbeTracking, AFileIsUnlinkedOnceItsLastNameIsGone) {

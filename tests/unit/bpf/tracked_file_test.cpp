@@ -2,6 +2,7 @@
 // A file's counters, with the test in the place of the programs that count.
 #include <array>
 #include <memory>
+#include <optional>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -35,18 +36,38 @@ class CountedFile : public testing::Test {
     files_[3].removed[static_cast<std::size_t>(cause)] += static_cast<std::uint64_t>(pages);
     extents_[4 + extent].removed += static_cast<std::uint64_t>(pages);
   }
+  void begin(std::uint64_t kernel_pages) {
+    file_->begin([kernel_pages] { return std::optional(kernel_pages); });
+  }
+  // As long as it is asked for, pages come: `each` to an extent before each answer.
+  TrackedFile::KernelPages busy_kernel(std::size_t extent, std::int32_t each) {
+    return [this, extent, each] {
+      add(extent, each);
+      kernel_pages_ += static_cast<std::uint64_t>(each);
+      return std::optional(kernel_pages_);
+    };
+  }
+  TrackedFile::KernelPages resting_kernel() const {
+    return [this] { return std::optional(kernel_pages_); };
+  }
+  std::size_t extents_known() const {
+    std::size_t known = 0;
+    for (std::size_t i = 0; i < file_->extents(); ++i) known += file_->extent(i).resident_bytes ? 1 : 0;
+    return known;
+  }
   std::uint64_t resident_pages() const {
     return file_->sample(ProbeLevel::traced).resident_bytes.value_or(UINT64_MAX) / page;
   }
 
   test::TemporaryFolder folder_;
+  std::uint64_t kernel_pages_ = 0;  // Of busy_kernel().
   std::array<pst_file, 8> files_{};
   std::array<pst_extent, 16> extents_{};
   std::unique_ptr<TrackedFile> file_;
 };
 
 TEST_F(CountedFile, BeginsWithWhatTheKernelSaysAndNothingOfTheOneBefore) {
-  EXPECT_TRUE(file_->begin(1000));
+  begin(1000);
   EXPECT_EQ(resident_pages(), 1000u);
   const FileSample sample = file_->sample(ProbeLevel::traced);
   EXPECT_EQ(sample.traffic->added_bytes, 0u);
@@ -56,7 +77,7 @@ TEST_F(CountedFile, BeginsWithWhatTheKernelSaysAndNothingOfTheOneBefore) {
 }
 
 TEST_F(CountedFile, CountsUpAndDownInAllAndInEachExtent) {
-  ASSERT_TRUE(file_->begin(0));
+  begin(0);
   add(0, 512);
   add(2, 16);
   remove(RemovalCause::memcg_limit, 0, 500);
@@ -79,12 +100,12 @@ TEST_F(CountedFile, CountsUpAndDownInAllAndInEachExtent) {
 TEST_F(CountedFile, EventsBeforeTheBeginningAreNotCountedTwice) {
   add(0, 10);
   remove(RemovalCause::fadvise, 0, 3);
-  ASSERT_TRUE(file_->begin(7));
+  begin(7);
   EXPECT_EQ(resident_pages(), 7u);
 }
 
 TEST_F(CountedFile, ADifferenceIsSetRightWhenItIsFoundTwice) {
-  ASSERT_TRUE(file_->begin(100));
+  begin(100);
   EXPECT_FALSE(file_->reconcile(110));
   EXPECT_EQ(resident_pages(), 100u);
   EXPECT_TRUE(file_->reconcile(110));
@@ -93,7 +114,7 @@ TEST_F(CountedFile, ADifferenceIsSetRightWhenItIsFoundTwice) {
 }
 
 TEST_F(CountedFile, ADifferenceThatChangesOrGoesWasAnEventUnderWay) {
-  ASSERT_TRUE(file_->begin(100));
+  begin(100);
   EXPECT_FALSE(file_->reconcile(110));
   EXPECT_FALSE(file_->reconcile(105));
   EXPECT_FALSE(file_->reconcile(100));
@@ -102,7 +123,7 @@ TEST_F(CountedFile, ADifferenceThatChangesOrGoesWasAnEventUnderWay) {
 }
 
 TEST_F(CountedFile, MoreRemovedThanKnownIsNothingResidentUntilItIsSetRight) {
-  ASSERT_TRUE(file_->begin(5));
+  begin(5);
   remove(RemovalCause::other, 0, 9);
   EXPECT_EQ(resident_pages(), 0u);
   EXPECT_FALSE(file_->reconcile(0));
@@ -111,8 +132,55 @@ TEST_F(CountedFile, MoreRemovedThanKnownIsNothingResidentUntilItIsSetRight) {
   EXPECT_EQ(resident_pages(), 2u);
 }
 
+TEST_F(CountedFile, ExtentsOfAFileThatDoesNotRestAreAbsentUntilItDoes) {
+  file_->begin(busy_kernel(1, 5));
+  EXPECT_EQ(extents_known(), 0u);
+  file_->settle_extents(busy_kernel(1, 5));
+  EXPECT_EQ(extents_known(), 0u);
+  file_->reconcile(kernel_pages_);
+  file_->reconcile(kernel_pages_);
+  EXPECT_EQ(resident_pages(), kernel_pages_);
+  file_->settle_extents(resting_kernel());
+  ASSERT_EQ(extents_known(), 3u);
+  // The file itself, which the kernel is asked about, is empty.
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(file_->extent(i).resident_bytes, 0u);
+  add(1, 7);
+  EXPECT_EQ(file_->extent(1).resident_bytes, 7 * page);
+}
+
+TEST_F(CountedFile, WhatTheKernelHasAndIsNotCountedYetKeepsTheExtentsAbsent) {
+  file_->begin(busy_kernel(1, 5));
+  file_->reconcile(kernel_pages_);
+  file_->reconcile(kernel_pages_);
+  ++kernel_pages_;  // Its program has not run yet.
+  file_->settle_extents(resting_kernel());
+  EXPECT_EQ(extents_known(), 0u);
+  add(1, 1);
+  file_->settle_extents(resting_kernel());
+  EXPECT_EQ(extents_known(), 3u);
+}
+
+TEST_F(CountedFile, ExtentsThatAreKnownAreNotAskedForAgain) {
+  begin(0);
+  add(2, 16);
+  file_->settle_extents(busy_kernel(1, 5));
+  EXPECT_EQ(kernel_pages_, 0u);
+  EXPECT_EQ(file_->extent(2).resident_bytes, 16 * page);
+}
+
+TEST_F(CountedFile, WhereATotalIsSetRightSoAreItsExtents) {
+  begin(0);
+  add(0, 3);
+  kernel_pages_ = 10;
+  EXPECT_FALSE(file_->reconcile(10));
+  EXPECT_TRUE(file_->reconcile(10));
+  EXPECT_EQ(extents_known(), 0u);
+  file_->settle_extents(resting_kernel());
+  EXPECT_EQ(extents_known(), 3u);
+}
+
 TEST_F(CountedFile, FaultsAreAbsentWhereTheyAreNotTimed) {
-  ASSERT_TRUE(file_->begin(0));
+  begin(0);
   files_[3].major_faults = 4;
   files_[3].major_fault_ns = 1000;
   EXPECT_FALSE(file_->sample(ProbeLevel::traced).faults);
