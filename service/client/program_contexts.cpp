@@ -42,26 +42,56 @@ std::shared_ptr<DriverContext> ProgramContexts::find() {
 }
 
 void ProgramContexts::forget(const std::shared_ptr<DriverContext>& context) {
-  const std::lock_guard lock(mutex_);
-  std::erase(known_, context);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(known_, context);
+  }
+  note_death(*context);
 }
 
-ProgramContexts::SeenCapture ProgramContexts::note_capture(StreamHandle stream) {
-  const std::lock_guard lock(mutex_);
-  auto& serial = captures_[stream];
-  if (serial == 0) serial = ++last_serial_;
-  return {stream, serial};
+class ProgramContexts::SeenCapture {
+ public:
+  bool over = false;
+  std::shared_ptr<WorkMark> behind;
+};
+
+ProgramContexts::StreamKey ProgramContexts::key_of(const std::shared_ptr<DriverContext>& context,
+                                                   StreamHandle stream) {
+  constexpr StreamHandle of_this_thread{2};  // CU_STREAM_PER_THREAD, and HIP's.
+  return {context, stream, stream == of_this_thread ? std::this_thread::get_id() : std::thread::id()};
 }
 
-void ProgramContexts::note_no_capture(StreamHandle stream) {
+std::shared_ptr<ProgramContexts::SeenCapture> ProgramContexts::note_capture(
+    const std::shared_ptr<DriverContext>& context, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
-  captures_.erase(stream);
+  auto& capture = captures_[key_of(context, stream)];
+  if (!capture) capture = std::make_shared<SeenCapture>();
+  return capture;
 }
 
-bool ProgramContexts::lasts(const SeenCapture& capture) const {
+void ProgramContexts::note_no_capture(const std::shared_ptr<DriverContext>& context, StreamHandle stream,
+                                      const std::shared_ptr<WorkMark>& behind) {
   const std::lock_guard lock(mutex_);
-  const auto found = captures_.find(capture.stream);
-  return found != captures_.end() && found->second == capture.serial;
+  const auto found = captures_.find(key_of(context, stream));
+  if (found == captures_.end()) return;
+  found->second->over = true;
+  found->second->behind = behind;
+  captures_.erase(found);
+}
+
+void ProgramContexts::note_death(const DriverContext& context) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(captures_, [&](const auto& one) {
+    const bool died = std::get<0>(one.first).get() == &context;
+    if (died) one.second->over = true;
+    return died;
+  });
+}
+
+std::optional<std::shared_ptr<WorkMark>> ProgramContexts::end_of(const SeenCapture& capture) const {
+  const std::lock_guard lock(mutex_);
+  if (!capture.over) return std::nullopt;
+  return capture.behind;
 }
 
 bool ProgramContexts::any_capture() const {
@@ -71,6 +101,7 @@ bool ProgramContexts::any_capture() const {
 
 void ProgramContexts::forget_captures() {
   const std::lock_guard lock(mutex_);
+  for (const auto& [key, capture] : captures_) capture->over = true;
   captures_.clear();
 }
 

@@ -7,12 +7,17 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "dataplane/device/gpu/gpu_driver.hpp"
 #include "dataplane/device/gpu/program_streams.hpp"
 
 namespace penstock {
+
+class WorkMark;
 
 // The calling thread, in a context of the program's until the end of the scope. It spoils no capture meanwhile, and has its
 // own context and device back then.
@@ -43,15 +48,18 @@ class ProgramContexts {
   // It is over.
   void forget(const std::shared_ptr<DriverContext>& context);
 
-  // One capture of one stream. It lasts until the stream is seen without.
-  struct SeenCapture {
-    StreamHandle stream;
-    std::uint64_t serial = 0;
-    friend bool operator==(const SeenCapture&, const SeenCapture&) = default;
-  };
-  SeenCapture note_capture(StreamHandle stream);
-  void note_no_capture(StreamHandle stream);
-  bool lasts(const SeenCapture& capture) const;
+  // One capture of one stream, by the context and thread that the handle means. What was queued on the stream before it may
+  // still run: unpins during a capture leave no mark, and the first one behind it leaves one for all that held the capture.
+  class SeenCapture;
+  std::shared_ptr<SeenCapture> note_capture(const std::shared_ptr<DriverContext>& context,
+                                            StreamHandle stream);
+  // The stream was seen without one. `behind` is behind all that was queued on it before.
+  void note_no_capture(const std::shared_ptr<DriverContext>& context, StreamHandle stream,
+                       const std::shared_ptr<WorkMark>& behind);
+  // Nothing runs in it any more.
+  void note_death(const DriverContext& context);
+  // Nothing: it lasts, as far as was seen. Else the mark behind it; null where its work has ended.
+  std::optional<std::shared_ptr<WorkMark>> end_of(const SeenCapture& capture) const;
   bool any_capture() const;
   // The program has synchronised, which it can't while something captures.
   void forget_captures();
@@ -60,8 +68,10 @@ class ProgramContexts {
   const std::shared_ptr<GpuDriver> driver_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<DriverContext>> known_;  // The last one used comes last.
-  std::map<StreamHandle, std::uint64_t> captures_;
-  std::uint64_t last_serial_ = 0;
+  // One handle is a stream of each thread.
+  using StreamKey = std::tuple<std::shared_ptr<DriverContext>, StreamHandle, std::thread::id>;
+  static StreamKey key_of(const std::shared_ptr<DriverContext>& context, StreamHandle stream);
+  std::map<StreamKey, std::shared_ptr<SeenCapture>> captures_;  // Those that last.
 };
 
 }  // namespace penstock

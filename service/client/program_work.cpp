@@ -7,68 +7,27 @@
 namespace penstock {
 namespace {
 
-constexpr std::int32_t invalid_context = 201, invalid_handle = 400;
+constexpr std::int32_t invalid_context = 201;
 // Some stream of the context captures. The same numbers on HIP.
 bool spoils_a_capture(std::int32_t native) { return native >= 900 && native <= 908; }
 
-// Of a context that is to be entered: the program has ended it, or it is broken. Its work has died with it.
-bool is_over(DriverCode code) {
-  return code.native == invalid_handle || classify(code) == DriverClass::context_dead;
-}
-
-// An event, in its context. That it is unknown there, and once more, says that the context was reset.
-template <class Ask>
-DriverCode ask_event(const Ask& ask) {
-  const auto is_unknown = [](DriverCode code) {
-    return code.native == invalid_handle || code.native == invalid_context;
-  };
-  const DriverCode first = ask();
-  const DriverCode code = is_unknown(first) ? ask() : first;
-  const bool died = is_unknown(code) || classify(code) == DriverClass::context_dead;
-  return died ? DriverCode{0, code.call} : code;
-}
-
 }  // namespace
 
-ProgramWork::~ProgramWork() {
-  for (Page& page : pages_) page = {};
-  for (const ContextEvent& made : spare_) {
-    const BorrowedContext in(*streams_, *made.context);
-    if (in.entered().ok()) static_cast<void>(insist([&] { return streams_->destroy_event(made.event); }));
-  }
-}
-
-DriverCode ProgramWork::record(Mark& mark, const std::shared_ptr<DriverContext>& context,
-                               StreamHandle stream) {
-  const auto spare =
-      std::ranges::find_if(spare_, [&](const ContextEvent& one) { return one.context == context; });
-  if (spare != spare_.end()) {
-    const ContextEvent found = *spare;
-    spare_.erase(spare);
-    if (const DriverCode code = streams_->record_event(found.event, stream); code.ok()) {
-      mark.made = found;
-      return code;
-    }
-    static_cast<void>(insist([&] { return streams_->destroy_event(found.event); }));
-  }
-  EventHandle event{};
-  DriverCode code = streams_->make_event(event);
-  if (!code.ok()) return code;
-  code = streams_->record_event(event, stream);
-  if (code.ok())
-    mark.made = ContextEvent{context, event};
-  else
-    static_cast<void>(insist([&] { return streams_->destroy_event(event); }));
-  return code;
-}
-
-void ProgramWork::add(Page& page, const std::shared_ptr<Mark>& mark) {
+void ProgramWork::add(Page& page, const std::shared_ptr<WorkMark>& mark) {
   // As many stay as run, not as many as there were unpins.
   if (page.marks.size() >= page.sweep_at) {
-    std::erase_if(page.marks, [&](const auto& one) { return ask(*one) == Ending::now; });
+    std::erase_if(page.marks, [](const auto& one) { return one->ask() == Ending::now; });
     page.sweep_at = std::max<std::size_t>(8, 2 * page.marks.size());
   }
   page.marks.push_back(mark);
+}
+
+void ProgramWork::follow_captures(Page& page) const {
+  std::erase_if(page.captures, [&](const auto& capture) {
+    const auto end = contexts_->end_of(*capture);
+    if (end && *end) add(page, *end);
+    return end.has_value();
+  });
 }
 
 Result<> ProgramWork::note(PageSpan span, StreamHandle stream) {
@@ -87,24 +46,24 @@ Result<> ProgramWork::note(PageSpan span, StreamHandle stream) {
 Result<> ProgramWork::note_in(const std::shared_ptr<DriverContext>& context, PageSpan span,
                               StreamHandle stream) {
   bool capturing = false;
+  std::shared_ptr<WorkMark> mark;
   DriverCode code = streams_->is_capturing(stream, capturing);
-  // Nothing runs in such a context any more.
-  if (classify(code) == DriverClass::context_dead) return {};
+  if (code.ok() && !capturing) code = events_->record(context, stream, mark);
+  if (classify(code) == DriverClass::context_dead) {
+    contexts_->note_death(*context);
+    return {};
+  }
   if (!code.ok()) return to_error(code);
   if (capturing) {
     // What is captured does not run: whoever launches the graph pins its pages for that. What ran before still does.
-    const auto capture = contexts_->note_capture(stream);
+    const auto capture = contexts_->note_capture(context, stream);
     for (std::uint32_t page = span.first; page != span.end(); ++page) {
       auto& captures = pages_[page].captures;
       if (std::ranges::find(captures, capture) == captures.end()) captures.push_back(capture);
     }
     return {};
   }
-  contexts_->note_no_capture(stream);
-  const auto mark = std::make_shared<Mark>(*this);
-  code = record(*mark, context, stream);
-  if (classify(code) == DriverClass::context_dead) return {};
-  if (!code.ok()) return to_error(code);
+  contexts_->note_no_capture(context, stream, mark);
   for (std::uint32_t page = span.first; page != span.end(); ++page) add(pages_[page], mark);
   return {};
 }
@@ -117,40 +76,18 @@ void ProgramWork::note_unknown(std::uint32_t page) {
 bool ProgramWork::quiet(std::uint32_t page) {
   const std::lock_guard lock(mutex_);
   Page& work = pages_[page];
-  std::erase_if(work.captures, [&](const auto& capture) { return !contexts_->lasts(capture); });
-  std::erase_if(work.marks, [&](const auto& mark) { return ask(*mark) == Ending::now; });
+  follow_captures(work);
+  std::erase_if(work.marks, [](const auto& mark) { return mark->ask() == Ending::now; });
   return work.marks.empty() && work.captures.empty() && !work.untold;
-}
-
-Ending ProgramWork::ask(Mark& mark) {
-  if (mark.reached) return Ending::now;
-  // Any stream may capture, without our having been told.
-  const BorrowedContext in(*streams_, *mark.made->context);
-  DriverCode code = in.entered();
-  if (code.ok()) {
-    code = ask_event([&] { return streams_->query_event(mark.made->event); });
-    mark.reached = code.ok();
-  } else {
-    mark.reached = is_over(code);
-  }
-  if (mark.reached) return Ending::now;
-  return classify(code) == DriverClass::not_ready ? Ending::later : Ending::unknown;
-}
-
-bool ProgramWork::wait(Mark& mark) {
-  if (mark.reached) return true;
-  const BorrowedContext in(*streams_, *mark.made->context);
-  mark.reached = in.entered().ok() ? ask_event([&] { return streams_->wait_event(mark.made->event); }).ok()
-                                   : is_over(in.entered());
-  return mark.reached;
 }
 
 bool ProgramWork::wait() {
   const std::lock_guard lock(mutex_);
   bool ended = true;
   for (Page& page : pages_) {
-    for (const auto& mark : page.marks) ended = (wait(*mark) || wait(*mark)) && ended;
-    ended = ended && !page.untold;
+    follow_captures(page);
+    for (const auto& mark : page.marks) ended = (mark->wait() || mark->wait()) && ended;
+    ended = ended && page.captures.empty() && !page.untold;
   }
   return ended;
 }
@@ -158,9 +95,10 @@ bool ProgramWork::wait() {
 Ending ProgramWork::ending() {
   const std::lock_guard lock(mutex_);
   for (Page& page : pages_) {
-    if (page.untold) return Ending::unknown;
+    follow_captures(page);
+    if (page.untold || !page.captures.empty()) return Ending::unknown;
     for (; !page.marks.empty(); page.marks.pop_back()) {
-      if (const Ending found = ask(*page.marks.back()); found != Ending::now) return found;
+      if (const Ending found = page.marks.back()->ask(); found != Ending::now) return found;
     }
   }
   return Ending::now;

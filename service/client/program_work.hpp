@@ -3,7 +3,8 @@
 // says so. Any thread, in whatever context; it spoils no capture.
 //
 //   W1. A page is quiet while each event that was recorded at its unpins is reached, no stream that it was unpinned on still
-//       captures, as far as that was seen, and there was a context to tell of each unpin.
+//       captures, as far as that was seen, what was queued on that stream before the capture has ended, and there was a
+//       context to tell of each unpin.
 //   W2. No mark takes the place of another one: one handle may be several streams (of threads, of contexts, of one that was
 //       destroyed and another one made), whose work is out of order.
 #pragma once
@@ -12,11 +13,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "service/client/page_mapper.hpp"
 #include "service/client/program_contexts.hpp"
+#include "service/client/work_marks.hpp"
 
 namespace penstock {
 
@@ -24,9 +25,10 @@ class ProgramWork {
  public:
   ProgramWork(std::shared_ptr<ProgramStreams> streams, std::shared_ptr<ProgramContexts> contexts,
               std::uint32_t pages)
-      : streams_(std::move(streams)), contexts_(std::move(contexts)), pages_(pages) {}
-  // REQUIRES: nothing is asked any more.
-  ~ProgramWork();
+      : streams_(std::move(streams)),
+        contexts_(std::move(contexts)),
+        events_(std::make_shared<EventPool>(streams_)),
+        pages_(pages) {}
   ProgramWork(const ProgramWork&) = delete;
   ProgramWork& operator=(const ProgramWork&) = delete;
 
@@ -35,8 +37,7 @@ class ProgramWork {
   // Nobody tells of what uses the page: until `forget` it is not quiet.
   void note_unknown(std::uint32_t page);
   bool quiet(std::uint32_t page);
-  // Of all pages. A capture counts for nothing: it may be over, and nobody tells; its work does not run, and whoever launches
-  // the graph needs the pages.
+  // Of all pages. Of what ran before a capture that lasts nobody knows.
   Ending ending();
   // The program has synchronised: all that was noted has ended.
   void forget();
@@ -44,42 +45,23 @@ class ProgramWork {
   bool wait();
 
  private:
-  // An event belongs to the context that it was made in: it is recorded and asked for there.
-  struct ContextEvent {
-    std::shared_ptr<DriverContext> context;
-    EventHandle event;
-  };
-  // Behind the work of one unpin, shared by its pages.
-  struct Mark {
-    explicit Mark(ProgramWork& work) : owner(work) {}
-    Mark(const Mark&) = delete;
-    Mark& operator=(const Mark&) = delete;
-    ~Mark() {
-      if (made) owner.spare_.push_back(*made);
-    }
-    ProgramWork& owner;
-    std::optional<ContextEvent> made;
-    bool reached = false;  // It is asked once.
-  };
   struct Page {
-    std::vector<std::shared_ptr<Mark>> marks;
-    std::vector<ProgramContexts::SeenCapture> captures;
+    std::vector<std::shared_ptr<WorkMark>> marks;
+    std::vector<std::shared_ptr<ProgramContexts::SeenCapture>> captures;
     bool untold = false;  // It was unpinned where no context could tell of its work.
     std::size_t sweep_at = 8;
   };
 
   // All: under mutex_. The context is entered.
   Result<> note_in(const std::shared_ptr<DriverContext>& context, PageSpan span, StreamHandle stream);
-  DriverCode record(Mark& mark, const std::shared_ptr<DriverContext>& context, StreamHandle stream);
-  // These enter the mark's.
-  void add(Page& page, const std::shared_ptr<Mark>& mark);
-  Ending ask(Mark& mark);
-  bool wait(Mark& mark);
+  static void add(Page& page, const std::shared_ptr<WorkMark>& mark);
+  // Captures that are over give way to the marks behind them.
+  void follow_captures(Page& page) const;
 
   const std::shared_ptr<ProgramStreams> streams_;
   const std::shared_ptr<ProgramContexts> contexts_;
+  const std::shared_ptr<EventPool> events_;
   std::mutex mutex_;
-  std::vector<ContextEvent> spare_;
   std::vector<Page> pages_;
 };
 

@@ -45,8 +45,7 @@ FAKE_EXPORT CudaResult cuStreamWaitEvent(CudaStream stream, CudaEvent event, uns
 FAKE_EXPORT CudaResult cuStreamIsCapturing(CudaStream stream, int* status) {
   if (const CudaResult bad = enter("cuStreamIsCapturing", Needs::context)) return bad;
   if (status == nullptr) return cuda_error_invalid_value;
-  *status = static_cast<int>(driver().current().capture_of(stream_of(stream, "cuStreamIsCapturing")));
-  return cuda_success;
+  return driver().current().capture_of(stream_of(stream, "cuStreamIsCapturing"), status);
 }
 
 FAKE_EXPORT CudaResult cuThreadExchangeStreamCaptureMode(int* mode) {

@@ -207,9 +207,15 @@ CudaResult Context::end_capture(Stream& stream) {
   return was == Capture::active ? cuda_success : cuda_error_stream_capture_invalidated;
 }
 
-Capture Context::capture_of(Stream& stream) {
+CudaResult Context::capture_of(Stream& stream, int* status) {
   const std::scoped_lock lock(mutex_);
-  return stream.capture;
+  const bool is_null = &stream == streams_.front().get();
+  const bool blocked = is_null && std::any_of(streams_.begin() + 1, streams_.end(), [](const auto& other) {
+                         return other->is_blocking() && other->capture != Capture::none;
+                       });
+  if (blocked) return cuda_error_stream_capture_implicit;
+  *status = static_cast<int>(stream.capture);
+  return cuda_success;
 }
 
 }  // namespace penstock::fake

@@ -64,7 +64,8 @@ class Context {
   CudaResult synchronize();
   CudaResult begin_capture(Stream& stream, bool global);
   CudaResult end_capture(Stream& stream);
-  Capture capture_of(Stream& stream);
+  // Of the null stream nobody can tell while a blocking one captures.
+  CudaResult capture_of(Stream& stream, int* status);
   // Of the calling thread. The mode before.
   static int exchange_capture_mode(int mode);
 

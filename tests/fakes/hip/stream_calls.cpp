@@ -50,8 +50,7 @@ FAKE_EXPORT HipResult hipStreamWaitEvent(HipStream stream, HipEvent event, unsig
 FAKE_EXPORT HipResult hipStreamIsCapturing(HipStream stream, int* status) {
   if (const HipResult bad = enter("hipStreamIsCapturing", Needs::context)) return bad;
   if (status == nullptr) return hip_error_invalid_value;
-  *status = static_cast<int>(driver().current().capture_of(stream_of(stream, "hipStreamIsCapturing")));
-  return hip_success;
+  return driver().current().capture_of(stream_of(stream, "hipStreamIsCapturing"), status);
 }
 
 FAKE_EXPORT HipResult hipThreadExchangeStreamCaptureMode(int* mode) {

@@ -56,9 +56,9 @@ class OwnContext {
   CudaContext context_ = nullptr;
 };
 
-CudaStream make_stream() {
+CudaStream make_stream(unsigned flags = cuda_stream_non_blocking) {
   CudaStream stream = nullptr;
-  EXPECT_EQ(driver_call<CudaStreamCreate>("cuStreamCreate")(&stream, cuda_stream_non_blocking), cuda_success);
+  EXPECT_EQ(driver_call<CudaStreamCreate>("cuStreamCreate")(&stream, flags), cuda_success);
   return stream;
 }
 
@@ -177,6 +177,78 @@ TEST_F(ProgramsWork, OfOtherStreamsIsNeitherHiddenNorHeldByACapture) {
   EXPECT_FALSE(mapper->quiet(2)) << "what ran before the capture still does";
   kernel.let_go();
   EXPECT_TRUE(becomes_quiet(2));
+}
+
+// An unpin during a capture leaves no mark, and the next one on that stream may be of other pages.
+TEST_F(ProgramsWork, OfBeforeACaptureHoldsThePagesThatWereUnpinnedDuringIt) {
+  const OwnContext own;
+  const CudaStream stream = make_stream();
+  Kernel kernel(at(0), stream);
+  Capture capture(stream);
+  ASSERT_TRUE(mapper->note_work({0, 1}, stream));
+  EXPECT_EQ(mapper->ending(false), Ending::unknown);
+  capture.end();
+  ASSERT_TRUE(mapper->note_work({1, 1}, stream));
+  EXPECT_EQ(mapper->ending(false), Ending::later);
+  EXPECT_FALSE(mapper->quiet(0)) << "the kernel still reads it";
+  EXPECT_TRUE(mapper->quiet(2));
+  kernel.let_go();
+  EXPECT_TRUE(becomes_quiet(0));
+  EXPECT_TRUE(mapper->remove(0));
+}
+
+// The null stream can't be asked while a blocking one captures.
+TEST_F(ProgramsWork, OfTheNullStreamFromBeforeACaptureHoldsItsPages) {
+  const OwnContext own;
+  const CudaStream blocking = make_stream(0);
+  Kernel kernel(at(0), nullptr);
+  Capture capture(blocking);
+  ASSERT_TRUE(mapper->note_work({0, 1}, nullptr));
+  EXPECT_FALSE(mapper->quiet(0));
+  const OwnContext other;
+  ASSERT_TRUE(mapper->note_work({1, 1}, nullptr)) << "the other context's null stream";
+  make_current(own.get());
+  capture.end();
+  EXPECT_FALSE(mapper->quiet(0));
+  ASSERT_TRUE(mapper->note_work({1, 1}, nullptr));
+  EXPECT_FALSE(mapper->quiet(0)) << "the kernel still reads it";
+  kernel.let_go();
+  EXPECT_TRUE(becomes_quiet(0));
+  EXPECT_TRUE(mapper->remove(0));
+}
+
+TEST_F(ProgramsWork, OfBeforeACaptureIsToldOfByUnpinsOfOtherTables) {
+  const OwnContext own;
+  const CudaStream stream = make_stream();
+  const std::uint64_t events = fake.live().events;
+  Kernel kernel(at(0), stream);
+  Capture capture(stream);
+  ASSERT_TRUE(mapper->note_work({0, 1}, stream));
+  capture.end();
+  {
+    ProgramWork of_another(gpu.streams, gpu.contexts, 1);
+    ASSERT_TRUE(of_another.note({0, 1}, StreamHandle{reinterpret_cast<std::uintptr_t>(stream)}));
+    EXPECT_EQ(of_another.ending(), Ending::later);
+  }
+  EXPECT_FALSE(mapper->quiet(0)) << "the kernel still reads it";
+  kernel.let_go();
+  EXPECT_TRUE(becomes_quiet(0));
+  EXPECT_EQ(fake.live().events, events);
+}
+
+TEST_F(ProgramsWork, OfBeforeACaptureEndsWithItsContext) {
+  OwnContext own;
+  const CudaStream stream = make_stream();
+  Capture capture(stream);
+  ASSERT_TRUE(mapper->note_work({0, 1}, stream));
+  capture.end();
+  own.end();
+  const OwnContext next;
+  EXPECT_FALSE(mapper->quiet(0)) << "nobody has looked";
+  make_current(nullptr);
+  ASSERT_TRUE(mapper->note_work({1, 1}, nullptr)) << "it can't be entered any more";
+  EXPECT_TRUE(mapper->quiet(0));
+  make_current(next.get());
 }
 
 TEST_F(ProgramsWork, IsAskedForByThreadsWithoutAContext) {

@@ -151,6 +151,23 @@ TEST_F(FakeCudaStream, WorkInACaptureInvalidatesIt) {
   give_back(address);
 }
 
+TEST_F(FakeCudaStream, TheNullStreamCantBeAskedWhileABlockingOneCaptures) {
+  int status = -1;
+  void* graph = nullptr;
+  CudaStream blocking = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, 2), cuda_success);
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), cuda_success) << "the fixture's stream is none";
+  EXPECT_EQ(status, cuda_capture_none);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), cuda_success);
+  ASSERT_EQ(cuStreamCreate(&blocking, 0), cuda_success);
+  ASSERT_EQ(cuStreamBeginCapture_v2(blocking, 2), cuda_success);
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), cuda_error_stream_capture_implicit);
+  EXPECT_EQ(cuStreamIsCapturing(stream, &status), cuda_success);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), cuda_success) << "asking spoils nothing";
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), cuda_success);
+  EXPECT_EQ(cuStreamDestroy_v2(blocking), cuda_success);
+}
+
 TEST_F(FakeCudaStream, AnyWaitBesideAGlobalCaptureInvalidatesIt) {
   CudaEvent event = nullptr;
   void* graph = nullptr;
