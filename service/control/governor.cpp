@@ -113,8 +113,10 @@ PressureSample Governor::sample(Nanoseconds now) const {
   if (state_.kernel != nullptr) {
     const StallsSeen stalls = state_.kernel->stalls();
     seen.own = stalls.own;
+    seen.above = stalls.above;
     seen.machine = stalls.machine;
     seen.bounds_passed = stalls.bounds_passed;
+    seen.bounds_passed_above = stalls.bounds_passed_above;
   }
   return seen;
 }

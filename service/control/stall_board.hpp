@@ -17,10 +17,10 @@
 namespace penstock {
 
 struct StallsSeen {
-  // Of the cgroup whose limit is the tightest, which holds the service's; else of the service's.
-  std::optional<StallReading> own;
-  std::optional<StallReading> machine;
-  std::uint64_t bounds_passed = 0;  // In the two cgroups. Grows.
+  // In the service's cgroup, in the ancestor above it whose limit is the tightest, on the machine. The latter two hold
+  // others, too.
+  std::optional<StallReading> own, above, machine;
+  std::uint64_t bounds_passed = 0, bounds_passed_above = 0;  // In the two cgroups. Grow.
 };
 
 class StallBoard {
@@ -47,12 +47,11 @@ class StallBoard {
   // Any thread. The numbers of a place are of one reading, unless its writer writes again and again meanwhile. A place
   // that was not written to for longer than `age_max` says nothing: its file can't be read any more, or its reader hangs.
   StallsSeen read(Nanoseconds now) const {
-    const Place& limit = at(PressureScope::limit);
-    const Place& service = at(PressureScope::service);
-    const std::optional<StallReading> of_limit = reading(PressureScope::limit, now);
-    return {.own = of_limit ? of_limit : reading(PressureScope::service, now),
+    return {.own = reading(PressureScope::service, now),
+            .above = reading(PressureScope::limit, now),
             .machine = reading(PressureScope::machine, now),
-            .bounds_passed = limit.bounds_passed + service.bounds_passed};
+            .bounds_passed = bounds_passed(PressureScope::service),
+            .bounds_passed_above = bounds_passed(PressureScope::limit)};
   }
   std::uint64_t bounds_passed(PressureScope scope) const { return at(scope).bounds_passed; }
 

@@ -36,6 +36,7 @@ const PressureAnswer& PressurePolicy::step(const PressureSample& sample) {
     level_since_ = rose_at_ = sample.at;
     fell_at_ = sample.at - options_.pause_most;
     bounds_passed_ = sample.bounds_passed;
+    bounds_passed_above_ = sample.bounds_passed_above;
   }
   const bool stalls = stalled(sample);
   set_level(sample, stalls);
@@ -81,10 +82,14 @@ void PressurePolicy::draw_lines(const PressureSample& sample) {
 
 // Whether tasks have waited for memory for another time that is long enough.
 bool PressurePolicy::stalled(const PressureSample& sample) {
-  const bool passed = sample.bounds_passed > bounds_passed_;
-  bounds_passed_ = std::max(bounds_passed_, sample.bounds_passed);
-  // Elsewhere somebody may thrash within a limit of their own.
-  const bool machine_counts = sample.room_bytes < 2 * answer_.high_bytes;
+  // Elsewhere, beside the service's cgroup as on the machine, somebody may thrash within a limit of their own.
+  const bool others_count = sample.room_bytes < 2 * answer_.high_bytes;
+  const auto has_grown = [](std::uint64_t& before, std::uint64_t now) {
+    return now > std::exchange(before, std::max(before, now));
+  };
+  const bool passed_here = has_grown(bounds_passed_, sample.bounds_passed);
+  const bool passed_above = has_grown(bounds_passed_above_, sample.bounds_passed_above) && others_count;
+  const bool passed = passed_here || passed_above;
   const auto judge = [&](StallWindow& window, const std::optional<StallReading>& reading, bool& full) {
     const auto waited = window.advance(reading, options_.stall_window);
     // What was waited for until a bound was passed is answered with that.
@@ -97,9 +102,10 @@ bool PressurePolicy::stalled(const PressureSample& sample) {
     return full || is_share(waited->totals.some, waited->elapsed, options_.some_percent);
   };
   const bool own = judge(own_, sample.own, own_full_);
-  const bool machine = judge(machine_, sample.machine, machine_full_) && machine_counts;
-  full_stalls_ = own_full_ || (machine_full_ && machine_counts);
-  return passed || own || machine;
+  const bool above = judge(above_, sample.above, above_full_);
+  const bool machine = judge(machine_, sample.machine, machine_full_);
+  full_stalls_ = own_full_ || (others_count && (above_full_ || machine_full_));
+  return passed || own || (others_count && (above || machine));
 }
 
 void PressurePolicy::set_level(const PressureSample& sample, bool stalls) {

@@ -29,11 +29,12 @@ struct PressureSample {
       0;  // Of host frames, those that are made ahead, are in the making or go as well.
   std::uint64_t kept_bytes =
       0;  // What the frames' budget must leave: pinned pages, work that clients were granted.
-  std::uint64_t copy_bytes = 0;       // Locked copies of pages, for other devices to read from.
-  std::uint64_t buffer_bytes = 0;     // Host buffers of clients.
-  std::uint64_t bounds_passed = 0;    // Of stalls in the service's own cgroups, by triggers. Grows.
-  std::optional<StallReading> own{};  // In the service's cgroups, the worst of them. Absent: nobody measures.
-  std::optional<StallReading> machine{};
+  std::uint64_t copy_bytes = 0;    // Locked copies of pages, for other devices to read from.
+  std::uint64_t buffer_bytes = 0;  // Host buffers of clients.
+  // Stalls: in the service's own cgroup; above it, in the ancestor whose limit is the tightest; on the machine. Absent:
+  // nobody measures.
+  std::optional<StallReading> own{}, above{}, machine{};
+  std::uint64_t bounds_passed = 0, bounds_passed_above = 0;  // Of those stalls, by triggers. Grow.
 };
 
 struct PressureOptions {
@@ -98,13 +99,13 @@ class PressurePolicy {
   const PressureOptions options_;
   PressureAnswer answer_;
   bool started_ = false;
-  StallWindow own_, machine_;
-  std::uint64_t bounds_passed_ = 0;
-  std::uint64_t limit_source_ = 0;                // At the last look that was believed.
-  bool was_short_ = false;                        // Of room, at the last look.
-  bool own_full_ = false, machine_full_ = false;  // In the last whole windows.
-  bool full_stalls_ = false;                      // In those that count.
-  Nanoseconds level_since_{};                     // When the level was last justified.
+  StallWindow own_, above_, machine_;
+  std::uint64_t bounds_passed_ = 0, bounds_passed_above_ = 0;
+  std::uint64_t limit_source_ = 0;                                     // At the last look that was believed.
+  bool was_short_ = false;                                             // Of room, at the last look.
+  bool own_full_ = false, above_full_ = false, machine_full_ = false;  // In the last whole windows.
+  bool full_stalls_ = false;                                           // In those that count.
+  Nanoseconds level_since_{};                                          // When the level was last justified.
   Nanoseconds fell_at_{}, rose_at_{}, pause_{};
   bool rose_since_fall_ = false;
 };

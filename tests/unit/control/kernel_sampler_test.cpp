@@ -11,7 +11,9 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "dataplane/base/units.hpp"
 #include "service/control/kernel_json.hpp"
+#include "service/policy/pressure.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/literal_tree.hpp"
 #include "tests/support/scripted_probes.hpp"
@@ -136,6 +138,47 @@ TEST_F(KernelSamplerTest, ReadsThePressureOfTheMachineTheServiceAndTheTightestAn
   EXPECT_EQ(json.at("cgroup").at("max_bytes"), 1048576);
   EXPECT_EQ(json.at("cgroup").at("headroom_bytes"), 48576);
   EXPECT_EQ(json.at("cgroup").at("anonymous_bytes"), 4096);
+}
+
+// As Kubernetes makes them: the limit is that of all pods.
+TEST_F(KernelSamplerTest, ASiblingThatWaitsTakesNothingWhileThereIsRoom) {
+  const auto stall = [](int seconds) {
+    return "some avg10=0.00 avg60=0.00 avg300=0.00 total=" + std::to_string(seconds) + "000000\n";
+  };
+  const std::string pods = "sys/fs/cgroup/kubepods.slice/";
+  tree_.write("proc/self/cgroup", "0::/kubepods.slice/pod1\n");
+  tree_.write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+  tree_.write(pods + "memory.max", std::to_string(120 * gib) + "\n");
+  tree_.write(pods + "memory.current", std::to_string(10 * gib) + "\n");
+  tree_.write(pods + "memory.stat", "");
+  tree_.write(pods + "memory.pressure", stall(7));
+  tree_.write(pods + "pod1/memory.max", "max\n");
+  tree_.write(pods + "pod1/memory.stat", "");
+  tree_.write(pods + "pod1/memory.pressure", stall(3));
+  open();
+  const auto board = sampler_->stalls();
+  PressurePolicy policy({.frames_max_bytes = 64 * gib});
+  PressureSample sample{.limit_bytes = 120 * gib, .room_bytes = 110 * gib};
+  for (int total = 10; total < 20; ++total) {
+    // The first ones replace a trigger's text, too.
+    tree_.write(pods + "memory.pressure", stall(total));
+    tree_.write(pods + "pod1/memory.pressure", stall(3));
+    ASSERT_TRUE(eventually([&] {
+      const StallsSeen seen = board->read(monotonic_now());
+      return seen.own && seen.above && seen.above->totals.some == std::chrono::seconds(total);
+    }));
+    const StallsSeen seen = board->read(monotonic_now());
+    EXPECT_EQ(seen.own->totals.some, std::chrono::seconds(3));
+    sample.at = start + std::chrono::seconds(2 * total);
+    sample.own = seen.own;
+    sample.above = seen.above;
+    // As if each had come two seconds after the one before.
+    sample.own->at = sample.above->at = sample.at;
+    sample.bounds_passed = seen.bounds_passed;
+    sample.bounds_passed_above = seen.bounds_passed_above;
+    EXPECT_EQ(policy.step(sample).level, PressureLevel::calm);
+  }
+  EXPECT_EQ(policy.answer().frames_bytes, 64 * gib);
 }
 
 TEST_F(KernelSamplerTest, FollowsTheProcessIntoAnotherCgroup) {

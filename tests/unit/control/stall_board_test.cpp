@@ -24,17 +24,24 @@ TEST(StallBoard, APressureThatIsNotReadAnyMoreIsAbsentAfterItsTime) {
   EXPECT_TRUE(board.read(last + Nanoseconds(1)).machine);
 }
 
-TEST(StallBoard, TheServicesOwnPressureStandsInForThatOfALimitThatIsGone) {
+TEST(StallBoard, TellsTheServicesOwnPressureFromThatOfALimitAboveIt) {
   StallBoard board;
   board.see(PressureScope::limit, stalls_of(9), start);
+  board.pass_bound(PressureScope::limit);
+  const StallsSeen others = board.read(start);
+  EXPECT_FALSE(others.own);
+  EXPECT_EQ(others.above->totals.some, std::chrono::seconds(9));
+  EXPECT_EQ(others.bounds_passed, 0u);
+  EXPECT_EQ(others.bounds_passed_above, 1u);
   const Nanoseconds later = start + StallBoard::age_max + Nanoseconds(1);
   board.see(PressureScope::service, stalls_of(1), later);
-  EXPECT_EQ(board.read(start).own->totals.some, std::chrono::seconds(9));
   const StallsSeen seen = board.read(later);
   ASSERT_TRUE(seen.own);
   EXPECT_EQ(seen.own->totals.some, std::chrono::seconds(1));
+  // That of a limit that is gone.
+  EXPECT_FALSE(seen.above);
   // Totals of different cgroups say nothing about each other.
-  EXPECT_NE(seen.own->source, board.read(start).own->source);
+  EXPECT_NE(seen.own->source, others.above->source);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy of pressure against a node that is played: frames go and come at some speed, others take what they take.
+// The policy of pressure against a node that is played.
 #include "service/policy/pressure.hpp"
 
 #include <algorithm>
@@ -7,72 +7,17 @@
 
 #include <gtest/gtest.h>
 
-#include "service/policy/amount.hpp"
 #include "tests/support/random.hpp"
+#include "tests/unit/policy/played_node.hpp"
 
 namespace penstock {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::capacity;
+using test::PlayedNode;
 using test::Random;
-
-constexpr std::uint64_t limit = 4 * gib;  // Lines: low 512 MiB, high 768 MiB.
-constexpr std::uint64_t capacity = 2 * gib;
-
-struct PlayedNode {
-  explicit PlayedNode(const PressureOptions& options = {.frames_max_bytes = capacity,
-                                                        .buffers_max_bytes = gib})
-      : policy(options) {}
-
-  std::uint64_t room() const {
-    return saturating_subtract(limit, others + sample.frame_bytes + sample.copy_bytes + sample.buffer_bytes);
-  }
-
-  // What was waited for so far, as it is read now.
-  StallReading waited(Nanoseconds some, Nanoseconds full, std::uint64_t source = 0) const {
-    return {.at = sample.at, .source = source, .totals = {.some = some, .full = full}};
-  }
-  // Looks, and lets frames follow their budget for `span`: clients always want more.
-  const PressureAnswer& pass(Nanoseconds span) {
-    sample.at += span;
-    const PressureAnswer& answer = look();
-    const std::uint64_t target = std::max(answer.frames_bytes, sample.kept_bytes);
-    const auto most = static_cast<std::uint64_t>(span.count()) * speed / 1'000'000'000;
-    if (sample.frame_bytes > target) {
-      sample.frame_bytes -= std::min(most, sample.frame_bytes - target);
-    } else {
-      sample.frame_bytes += std::min({most, target - sample.frame_bytes, room()});
-    }
-    sample.copy_bytes = std::min(sample.copy_bytes, answer.copies_bytes);
-    return answer;
-  }
-  const PressureAnswer& look() {
-    sample.limit_bytes = limit;
-    sample.room_bytes = room();
-    const PressureAnswer& answer = policy.step(sample);
-    policy.verify(sample);
-    budgets.push_back(answer.frames_bytes);
-    return answer;
-  }
-  // Those changes of the budget that go the other way than the one before.
-  int turns() const {
-    int turns = 0, way = 0;
-    for (std::size_t i = 1; i < budgets.size(); ++i) {
-      if (budgets[i] == budgets[i - 1]) continue;
-      const int now = budgets[i] > budgets[i - 1] ? 1 : -1;
-      turns += way != 0 && now != way;
-      way = now;
-    }
-    return turns;
-  }
-
-  PressurePolicy policy;
-  PressureSample sample{.at = seconds(1000), .frame_bytes = capacity};
-  std::uint64_t others = 0;
-  std::uint64_t speed = 2 * gib;  // A second, of frames that come or go.
-  std::vector<std::uint64_t> budgets;
-};
 
 TEST(PressurePolicy, IsCalmAndLeavesEverythingWhileThereIsRoom) {
   PlayedNode node;
@@ -246,107 +191,6 @@ TEST(PressurePolicy, LeavesBuffersTheirBytesAndNothingBeyondTheRoom) {
   EXPECT_EQ(node.look().buffers_bytes, 700 * mib);
 }
 
-TEST(PressurePolicy, TakesAStepForEachTimeOfStallsInItsOwnCgroups) {
-  PlayedNode node;
-  node.sample.own = node.waited({}, {});
-  node.look();
-  node.sample.bounds_passed = 1;
-  EXPECT_EQ(node.look().frames_bytes, capacity - capacity / 16);
-  EXPECT_EQ(node.policy.answer().level, PressureLevel::some);
-  EXPECT_EQ(node.look().frames_bytes, capacity - capacity / 16);
-  node.sample.at += seconds(2);
-  node.sample.frame_bytes = capacity - capacity / 16;
-  node.sample.own = node.waited(seconds(1), milliseconds(500));
-  EXPECT_EQ(node.look().level, PressureLevel::full);
-  EXPECT_EQ(node.policy.answer().frames_bytes, capacity - 2 * capacity / 16);
-}
-
-TEST(PressurePolicy, LeavesWhatMayBeUsedAndIsNotButForTheStep) {
-  PlayedNode node({.frames_max_bytes = capacity, .copies_max_bytes = 2 * gib});
-  node.sample.frame_bytes = 40 * mib;
-  node.look();
-  for (std::uint64_t stalls = 1; stalls <= 3; ++stalls) {
-    node.sample.bounds_passed = stalls;
-    EXPECT_EQ(node.look().frames_bytes, capacity - stalls * 256 * mib);
-    EXPECT_EQ(node.policy.answer().copies_bytes, 2 * gib - stalls * 256 * mib);
-  }
-}
-
-// A node whose devices are GPUs: there are no frames that could fall.
-TEST(PressurePolicy, TakesLockedCopiesForStallsWhereThereIsNothingElse) {
-  PlayedNode node({.frames_max_bytes = 0, .copies_max_bytes = 2 * gib});
-  node.sample.frame_bytes = 0;
-  node.sample.copy_bytes = 2 * gib;
-  node.look();
-  for (std::uint64_t stalls = 1; stalls <= 3; ++stalls) {
-    node.sample.bounds_passed = stalls;
-    EXPECT_EQ(node.pass(milliseconds(5)).copies_bytes, 2 * gib - stalls * 128 * mib);
-    EXPECT_EQ(node.policy.answer().reason, PressureReason::stall);
-  }
-}
-
-TEST(PressurePolicy, TakesAStepForStallsByAllThatTheNodeMayHold) {
-  PlayedNode node({.frames_max_bytes = 512 * mib, .copies_max_bytes = 2 * gib});
-  node.sample.frame_bytes = 512 * mib;
-  node.sample.copy_bytes = 100 * mib;
-  node.look();
-  node.sample.bounds_passed = 1;
-  const PressureAnswer& answer = node.look();
-  EXPECT_EQ(answer.copies_bytes, 0u);
-  EXPECT_EQ(answer.frames_bytes, 512 * mib - 60 * mib);
-}
-
-TEST(PressurePolicy, IgnoresTheMachinesStallsWhileItHasRoom) {
-  PlayedNode node;
-  node.sample.frame_bytes = 1 * gib;
-  node.sample.machine = node.waited({}, {});
-  node.look();
-  node.sample.at += seconds(2);
-  node.sample.machine = node.waited(seconds(2), seconds(2));
-  EXPECT_EQ(node.look().level, PressureLevel::calm);
-  EXPECT_EQ(node.policy.answer().frames_bytes, capacity);
-  node.others = 2 * gib;  // Room 1 GiB: more than the high line, less than twice of it.
-  node.sample.at += seconds(2);
-  node.sample.machine = node.waited(seconds(4), seconds(2));
-  EXPECT_EQ(node.look().level, PressureLevel::some);
-  EXPECT_EQ(node.policy.answer().frames_bytes, capacity - capacity / 16);
-}
-
-TEST(PressurePolicy, TakesNoTotalsOfAnotherCgroupForStalls) {
-  PlayedNode node;
-  const auto look_at = [&](const std::optional<StallReading>& own) {
-    node.sample.own = own;
-    return node.look().level;
-  };
-  for (const Nanoseconds total :
-       {Nanoseconds(seconds(100)), Nanoseconds(seconds(3)), Nanoseconds(seconds(900))}) {
-    node.sample.at += seconds(3);
-    EXPECT_EQ(look_at(std::nullopt), PressureLevel::calm);
-    node.sample.at += seconds(3);
-    EXPECT_EQ(look_at(node.waited(total, total, 1)), PressureLevel::calm);
-    node.sample.at += seconds(3);
-    EXPECT_EQ(look_at(node.waited(2 * total, 2 * total, 2)), PressureLevel::calm);
-  }
-  EXPECT_EQ(node.policy.answer().frames_bytes, capacity);
-  node.sample.at += seconds(2);
-  EXPECT_EQ(look_at(node.waited(seconds(1801), seconds(1801), 2)), PressureLevel::full);
-}
-
-// A thread that reads them may be late: what was waited for meanwhile is of all that time.
-TEST(PressurePolicy, TakesALateReadingForOneOfALongTime) {
-  PlayedNode node;
-  node.sample.own = node.waited({}, {});
-  node.look();
-  const StallReading late = *node.sample.own;
-  for (int i = 0; i < 7; ++i) {
-    node.sample.at += seconds(5);
-    node.sample.own = late;
-    EXPECT_EQ(node.look().level, PressureLevel::calm);
-  }
-  node.sample.own = node.waited(seconds(2), seconds(2));
-  EXPECT_EQ(node.look().level, PressureLevel::calm);
-}
-
 TEST(PressurePolicy, HoldsItsInvariantsInAnyHistory) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     Random random(seed);
@@ -362,6 +206,7 @@ TEST(PressurePolicy, HoldsItsInvariantsInAnyHistory) {
       node.sample.kept_bytes = random.below(node.sample.frame_bytes + 100 * mib);
       node.sample.buffer_bytes = random.below(2) * random.below(1500) * mib;
       node.sample.bounds_passed += random.one_in(20);
+      node.sample.bounds_passed_above += random.one_in(20);
       waited.some += milliseconds(random.below(30));
       waited.full += milliseconds(random.below(10));
       node.sample.own = node.waited(waited.some, waited.full);
