@@ -64,7 +64,9 @@ bool CgroupReader::can_watch_more() const {
 bool CgroupReader::is_outdated() {
   if (can_watch_more()) return true;
   const Result<std::string> membership = read_text(root_.get(), "proc/self/cgroup");
-  return (membership && *membership != memory_.membership()) || memory_.tightest_directory() != tightest_;
+  elsewhere_ = memory_.tightest_directory() == tightest_ ? 0 : elsewhere_ + 1;
+  const bool left = tightest_ < 0 ? elsewhere_ > 0 : elsewhere_ >= looks_elsewhere;
+  return left || (membership && *membership != memory_.membership());
 }
 
 void CgroupReader::read(KernelStats& stats) {

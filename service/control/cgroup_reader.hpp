@@ -23,8 +23,12 @@ class CgroupReader {
   CgroupReader(const CgroupReader&) = delete;
   CgroupReader& operator=(const CgroupReader&) = delete;
 
-  // The process was put into another cgroup, another limit is the tightest now, or a pressure that edges() had to leave
-  // out can be watched, as of the last read(): open another reader.
+  // How often in a row another limit must have been the tightest: those that take turns would leave no time to see how
+  // long anybody waits.
+  static constexpr int looks_elsewhere = 4;
+
+  // The process was put into another cgroup, another limit is the tightest and stays so, or a pressure that edges() had
+  // to leave out can be watched, as of the last read(): open another reader. Asked once a look.
   bool is_outdated();
   // Fills in `cgroup` and the pressures.
   void read(KernelStats& stats);
@@ -59,6 +63,7 @@ class CgroupReader {
   CgroupFiles memory_, unified_;
   CgroupUseFiles use_;
   int tightest_ = -1;
+  int elsewhere_ = 0;  // Looks in a row at which another one was.
   std::vector<Place> places_;
   std::vector<Missing> missing_;  // Files that may come.
 };

@@ -171,6 +171,32 @@ TEST_F(CgroupReaderTest, TheRootOfV1IsTheMachineAndNobodysCgroup) {
   EXPECT_FALSE(moved.read_client({78, alive_.get()}, warnings_));
 }
 
+// Else the watch would be made anew with each turn, and no window of stalls would ever end.
+TEST_F(CgroupReaderTest, StaysWithOneOfTwoLimitsThatTakeTurns) {
+  for (const std::string name : {"sys/fs/cgroup/a/", "sys/fs/cgroup/a/b/"}) {
+    tree_.write(name + "memory.max", "1048576\n");
+    tree_.write(name + "memory.stat", "");
+    tree_.write(name + "memory.pressure", waited);
+  }
+  join("/a/b");
+  const auto use = [this](std::string_view outer, std::string_view inner) {
+    tree_.write("sys/fs/cgroup/a/memory.current", outer);
+    tree_.write("sys/fs/cgroup/a/b/memory.current", inner);
+  };
+  use("1000000\n", "0\n");
+  CgroupReader reader(tree_.path());
+  EXPECT_EQ(watched(reader), (std::vector{PressureScope::service, PressureScope::limit}));
+  for (int turn = 0; turn < 20; ++turn) {
+    use("1000000\n", turn % 2 == 0 ? "1000001\n" : "0\n");
+    read(reader);
+    EXPECT_FALSE(reader.is_outdated());
+  }
+  use("0\n", "1000000\n");
+  read(reader);
+  for (int look = 1; look < CgroupReader::looks_elsewhere; ++look) EXPECT_FALSE(reader.is_outdated());
+  EXPECT_TRUE(reader.is_outdated());
+}
+
 // A cgroup namespace calls its own root "/" too.
 TEST_F(CgroupReaderTest, TheRootOfANamespaceHasAPressureOfItsOwn) {
   tree_.write("sys/fs/cgroup/cgroup.events", "populated 1\nfrozen 0\n");
