@@ -77,7 +77,7 @@ VendorReport state_of(const LoadedCuda& loaded) {
     case LoadedCuda::State::incomplete:
       report.state = VendorState::broken;
       report.detail = fmt::format("the driver lacks {}", loaded.detail);
-      report.remedy = "install a driver for CUDA 11.4 or newer";
+      report.remedy = "install a newer driver, for CUDA 10.2 at least";
       break;
     case LoadedCuda::State::loaded: report.state = VendorState::usable; break;
   }

@@ -147,7 +147,7 @@ TEST(GpuStates, ALibraryThatLacksTheFunctionsOfVmmIsUsableWithoutIt) {
 }
 
 TEST(GpuStates, AWorkingDriverIsUsable) {
-  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1"}) {
+  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1", "hip-7.14"}) {
     EXPECT_EQ(state(name, {{"PENSTOCK_FAKE_DEVICES", "2"}}), "usable: 2 GPUs") << name;
   }
 }
@@ -194,7 +194,7 @@ std::string self_test(const std::string& name, const Environment& environment,
 }
 
 TEST(GpuSelfTest, PassesOnEachDriverThatCanBeUsed) {
-  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1"}) {
+  for (const char* name : {"cuda", "hip-6.2", "hip-7.0", "hip-7.1", "hip-7.14"}) {
     EXPECT_EQ(self_test(name, {}), "passed") << name;
     EXPECT_EQ(self_test(name, {}, 6 * mib), "passed") << name << ", frames that are no power of two";
     EXPECT_EQ(self_test(name, {{"PENSTOCK_FAKE_GIVE_BACK_MS", "20"}}), "passed") << name;
