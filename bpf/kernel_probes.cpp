@@ -24,6 +24,7 @@ namespace {
 constexpr std::uint32_t dax_flag = 1 << 13;  // S_DAX of the kernel's inode: its pages are in no page cache.
 
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+std::uint64_t pages_of(std::uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes(); }
 
 // Why the page cache of what was found can't be traced; "" when it can.
 std::string untraceable(const pst_resolved& seen) {
@@ -32,28 +33,6 @@ std::string untraceable(const pst_resolved& seen) {
   if (seen.magic == HUGETLBFS_MAGIC) return "hugetlbfs: its pages are not in the page cache";
   if ((seen.inode_flags & dax_flag) != 0) return "DAX: the file has no pages in the page cache";
   return {};
-}
-
-struct KnownStatus {
-  std::uint32_t mode = 0, links = 0;
-  std::uint64_t bytes = 0;
-  Nanoseconds changed_at{};
-};
-
-// What this machine knows of the file: a server that is gone is not asked.
-std::optional<KnownStatus> known_status(int fd) {
-  struct statx status {};
-  constexpr unsigned wanted = STATX_TYPE | STATX_NLINK | STATX_SIZE | STATX_CTIME;
-  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, wanted, &status) != 0) return std::nullopt;
-  const auto changed_at =
-      std::chrono::seconds(status.stx_ctime.tv_sec) + Nanoseconds(status.stx_ctime.tv_nsec);
-  return KnownStatus{
-      .mode = status.stx_mode, .links = status.stx_nlink, .bytes = status.stx_size, .changed_at = changed_at};
-}
-
-bool is_on_overlay(int fd) {
-  struct statfs system {};
-  return ::fstatfs(fd, &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
 ReclaimSample sample_of(const pst_episodes& episodes) {
@@ -212,31 +191,38 @@ Result<Tracking> KernelProbes::track(int fd, std::shared_ptr<const void> owner) 
   Mapping mapping;
   std::string why;
   const std::optional<pst_resolved> seen = find(fd, mapping, why);
-  const auto identity = [](const pst_resolved& of) { return KernelFile{of.device, of.inode, of.generation}; };
-  if (seen) {
-    const auto known = slot_of_key_.find(seen->key);
-    if (known != slot_of_key_.end()) {
-      ++files_[known->second]->users;
-      return Tracking{TrackedFileId{known->second}, level_, identity(*seen), {}};
-    }
-  }
-  if (free_slots_.empty()) return Error{Errc::exhausted, 0, "track one more file"};
-  const std::uint32_t slot = free_slots_.front();
-  const ResidencyQuery query = ResidencyQuery::choose(fd, facts_);
-  auto file = std::make_unique<TrackedFile>(OwnedFd{fd, std::move(owner)}, query, status->bytes);
-  file->changed_at = status->changed_at;
   const bool traced = seen.has_value();
-  if (traced) attach_counters(slot, *file, *seen, std::move(mapping));
-  if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
-  free_slots_.erase(free_slots_.begin());
-  files_[slot] = std::move(file);
-  if (!traced) return Tracking{TrackedFileId{slot}, query.level(), std::nullopt, why};
-  return Tracking{TrackedFileId{slot}, level_, identity(*seen), {}};
+  const auto known = traced ? slot_of_key_.find(seen->key) : slot_of_key_.end();
+  std::uint32_t slot = 0;
+  ProbeLevel level = level_;
+  if (known != slot_of_key_.end()) {
+    slot = known->second;
+  } else {
+    if (free_slots_.empty()) return Error{Errc::exhausted, 0, "track one more file"};
+    slot = free_slots_.front();
+    free_slots_.erase(free_slots_.begin());
+    const ResidencyQuery query = ResidencyQuery::choose(fd, facts_);
+    files_[slot] = std::make_unique<TrackedFile>(OwnedFd{fd, owner}, query, status->bytes);
+    if (traced) attach_counters(slot, *files_[slot], *seen, std::move(mapping));
+    if (!traced) level = query.level();
+    if (!traced && query.why()[0] != '\0') why += fmt::format("; {}", query.why());
+  }
+  ++files_[slot]->users;
+  const TrackedFileId id = free_id();
+  users_.emplace(id, FileUser(OwnedFd{fd, std::move(owner)}, *status, slot));
+  Tracking tracking{.file = id, .level = level, .seen = {}, .why = why, .counters = slot};
+  if (traced) tracking.seen = KernelFile{seen->device, seen->inode, seen->generation};
+  return tracking;
+}
+
+TrackedFileId KernelProbes::free_id() {
+  while (users_.contains(TrackedFileId{next_id_})) ++next_id_;
+  return TrackedFileId{next_id_++};
 }
 
 void KernelProbes::attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen,
                                    Mapping mapping) {
-  const std::optional<ExtentRun> run = extent_table_.take((file.bytes() + page_bytes() - 1) / page_bytes());
+  const std::optional<ExtentRun> run = extent_table_.take(pages_of(file.bytes()));
   CHECK(run);  // Each file that has a slot finds a place.
   file.count_at({programs_->files(), programs_->extents()}, slot, *run, seen, std::move(mapping));
   const pst_file_key key{
@@ -255,8 +241,12 @@ std::optional<std::uint64_t> KernelProbes::kernel_pages(const TrackedFile& file)
 }
 
 void KernelProbes::untrack(TrackedFileId id) {
-  const auto slot = static_cast<std::uint32_t>(id);
-  CHECK(slot < files_.size() && files_[slot]);
+  const FileUser user = user_of(id);
+  users_.erase(id);
+  if (!user.copied_up()) let_go(user.slot());
+}
+
+void KernelProbes::let_go(std::uint32_t slot) {
   TrackedFile& file = *files_[slot];
   if (--file.users > 0) return;
   if (file.traced()) detach_counters(file);
@@ -271,27 +261,41 @@ void KernelProbes::detach_counters(TrackedFile& file) {
   extent_table_.give_back(file.run());
 }
 
-const TrackedFile& KernelProbes::at(TrackedFileId id) const {
-  const auto slot = static_cast<std::size_t>(id);
-  CHECK(slot < files_.size() && files_[slot]);
-  return *files_[slot];
+const FileUser& KernelProbes::user_of(TrackedFileId id) const {
+  const auto user = users_.find(id);
+  CHECK(user != users_.end());
+  return user->second;
 }
 
-FileSample KernelProbes::sample(TrackedFileId file) {
-  FileSample sample = at(file).sample(level_);
+const TrackedFile* KernelProbes::counted(TrackedFileId id) const {
+  const FileUser& user = user_of(id);
+  return user.copied_up() ? nullptr : files_[user.slot()].get();
+}
+
+FileSample KernelProbes::sample(TrackedFileId id) {
+  const FileUser& user = user_of(id);
+  const TrackedFile* const file = counted(id);
+  FileSample sample = file != nullptr ? file->sample(level_) : FileSample{};
   if (sample.traffic) sample.traffic->untold = untold_;
+  sample.unlinked = user.unlinked();
+  sample.copied_up = user.copied_up();
   return sample;
 }
 
-std::size_t KernelProbes::sample_extents(TrackedFileId file, std::span<ExtentSample> extents) {
-  const TrackedFile& tracked = at(file);
-  const std::size_t count = std::min(extents.size(), tracked.extents());
-  for (std::size_t i = 0; i < count; ++i) extents[i] = tracked.extent(i);
+std::size_t KernelProbes::sample_extents(TrackedFileId id, std::span<ExtentSample> into) {
+  const TrackedFile* const file = counted(id);
+  const std::size_t count = std::min(into.size(), extents(id));
+  for (std::size_t i = 0; i < count; ++i) into[i] = file != nullptr ? file->extent(i) : ExtentSample{};
   return count;
 }
 
-std::uint64_t KernelProbes::extent_bytes(TrackedFileId file) const { return at(file).extent_bytes(); }
-std::size_t KernelProbes::extents(TrackedFileId file) const { return at(file).extents(); }
+std::uint64_t KernelProbes::extent_bytes(TrackedFileId id) const { return page_bytes() << run_of(id).shift; }
+std::size_t KernelProbes::extents(TrackedFileId id) const { return run_of(id).count; }
+
+ExtentRun KernelProbes::run_of(TrackedFileId id) const {
+  const TrackedFile* const file = counted(id);
+  return file != nullptr ? file->run() : ExtentTable::shape(pages_of(user_of(id).bytes()));
+}
 
 std::vector<CgroupSample> KernelProbes::sample_cgroups() {
   std::vector<CgroupSample> samples;
@@ -328,20 +332,9 @@ MachineSample KernelProbes::sample_machine() {
 }
 
 void KernelProbes::look_for_unlinked() {
-  for (const std::unique_ptr<TrackedFile>& file : files_) {
-    if (!file) continue;
-    const std::optional<KnownStatus> status = known_status(file->fd());
-    if (!status) continue;
-    file->unlinked = status->links == 0;
-    if (std::exchange(file->changed_at, status->changed_at) != status->changed_at)
-      stop_where_copied_up(*file);
+  for (auto& [id, user] : users_) {
+    if (user.look()) let_go(user.slot());
   }
-}
-
-void KernelProbes::stop_where_copied_up(TrackedFile& file) {
-  if (file.users > 1 || !is_on_overlay(file.fd())) return;
-  if (file.traced()) detach_counters(file);
-  file.count_no_more();
 }
 
 void KernelProbes::reconcile() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bpf/extent_table.hpp"
+#include "bpf/file_user.hpp"
 #include "bpf/probe_set.hpp"
 #include "bpf/programs.hpp"
 #include "bpf/tracked_file.hpp"
@@ -59,11 +60,14 @@ class KernelProbes final : public ProbeSet {
   std::optional<pst_resolved> find(int fd, Mapping& mapping, std::string& why);
   void attach_counters(std::uint32_t slot, TrackedFile& file, const pst_resolved& seen, Mapping mapping);
   void detach_counters(TrackedFile& file);
-  // Whoever opens a file of an overlay's lower layer for writing, or changes its attributes, makes a copy in the upper one.
-  // The descriptor reads that from then on, while mappings of it still show the one below: nobody says which of the two it is.
-  void stop_where_copied_up(TrackedFile& file);
   std::optional<std::uint64_t> kernel_pages(const TrackedFile& file);
-  const TrackedFile& at(TrackedFileId file) const;
+  TrackedFileId free_id();
+  const FileUser& user_of(TrackedFileId file) const;
+  // Whose counters are its own: nullptr once it was copied up.
+  const TrackedFile* counted(TrackedFileId file) const;
+  ExtentRun run_of(TrackedFileId file) const;
+  // One user less.
+  void let_go(std::uint32_t slot);
 
   const KernelFacts facts_;
   const bool times_faults_;                   // Wanted; whether it is done, the report says.
@@ -73,10 +77,12 @@ class KernelProbes final : public ProbeSet {
   ProbeLevel level_ = ProbeLevel::none;
   std::bitset<removal_causes> untold_;  // FileTraffic::untold of all files.
   ExtentTable extent_table_;
-  std::vector<std::unique_ptr<TrackedFile>>
-      files_;  // By TrackedFileId; null where none is. A slot of the shared array each.
+  // By slot of the shared array; null where none is.
+  std::vector<std::unique_ptr<TrackedFile>> files_;
   std::vector<std::uint32_t> free_slots_;  // The front is taken next.
   std::map<std::uint64_t, std::uint32_t> slot_of_key_;
+  std::map<TrackedFileId, FileUser> users_;
+  std::uint32_t next_id_ = 0;
   std::uint64_t corrections_ = 0;
 };
 

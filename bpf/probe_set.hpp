@@ -29,6 +29,7 @@ struct Tracking {
   ProbeLevel level = ProbeLevel::none;
   std::optional<KernelFile> seen;  // Traced files only.
   std::string why;                 // One line, when the level is not the best: what is missing.
+  std::uint32_t counters = 0;      // Whose they are: of one file they are the same, and Hint::file says them.
 };
 
 // All members belong to one thread, except where said.
@@ -42,8 +43,9 @@ class ProbeSet {
   virtual ProbeLevel level() const = 0;
 
   // Follows the file that `fd` is open on, from now on; keeps `owner` of the descriptor, since closing another one would
-  // ask the file system, and a one-page mapping that is never touched. The same file, by whatever path, gives the same id
-  // again and wants as many untrack(). Asks the file system: may block where that does. Errc::exhausted when there is no room.
+  // ask the file system, and a one-page mapping that is never touched. The same file, by whatever path, has the
+  // same counters; the id is this call's own, as of two overlays over one file one may be copied up. Asks the file system:
+  // may block where that does. Errc::exhausted when there is no room.
   virtual Result<Tracking> track(int fd, std::shared_ptr<const void> owner) = 0;
   virtual void untrack(TrackedFileId file) = 0;
 

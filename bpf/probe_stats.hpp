@@ -143,7 +143,7 @@ struct Hint {
   Nanoseconds at{};
   std::uint64_t cgroup = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t file = 0;                     // reclaimed: the TrackedFileId's number.
+  std::uint32_t file = 0;                     // reclaimed: Tracking::counters of the file.
   RemovalCause cause = RemovalCause::other;   // reclaimed
   ReclaimKind reclaim = ReclaimKind::direct;  // stall
   Nanoseconds duration{};                     // stall

@@ -89,13 +89,6 @@ void TrackedFile::count_at(const SharedCounters& shared, std::uint32_t slot, con
   first_extent_pages_.assign(run.count, std::nullopt);
 }
 
-void TrackedFile::count_no_more() {
-  shared_ = {};
-  run_ = ExtentTable::shape((bytes_ + page_bytes() - 1) / page_bytes());
-  mapping_ = Mapping();
-  copied_up_ = true;
-}
-
 void TrackedFile::begin(const KernelPages& kernel_pages) {
   CHECK(traced());
   for (int attempt = 0; attempt < steady_attempts; ++attempt) {
@@ -163,16 +156,8 @@ bool TrackedFile::reconcile(std::uint64_t kernel_pages) {
 }
 
 FileSample TrackedFile::sample(ProbeLevel level) const {
-  FileSample sample{.level = level,
-                    .resident_bytes = {},
-                    .traffic = {},
-                    .faults = {},
-                    .unlinked = unlinked,
-                    .copied_up = copied_up_};
-  if (copied_up_) {
-    sample.level = ProbeLevel::none;
-    return sample;
-  }
+  FileSample sample;
+  sample.level = level;
   if (!traced()) {
     sample.level = query_.level();
     sample.resident_bytes = query_.resident_bytes(0, extents() * extent_bytes());
@@ -196,7 +181,6 @@ FileSample TrackedFile::sample(ProbeLevel level) const {
 std::uint64_t TrackedFile::extent_bytes() const { return page_bytes() << run_.shift; }
 
 ExtentSample TrackedFile::extent(std::size_t index) const {
-  if (copied_up_) return {};
   if (!traced()) {
     return {.resident_bytes = query_.resident_bytes(index * extent_bytes(), extent_bytes())};
   }

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "bpf/extent_table.hpp"
+#include "bpf/file_user.hpp"
 #include "bpf/probe_abi.h"
 #include "bpf/probe_stats.hpp"
 #include "bpf/residency_query.hpp"
-#include "dataplane/base/clock.hpp"
 #include "dataplane/base/mapping.hpp"
 
 namespace penstock {
@@ -35,12 +35,6 @@ struct FileCounters {
 };
 FileCounters read_counters(const pst_file& file);
 
-// A descriptor that somebody else closes, but not before this is gone.
-struct OwnedFd {
-  int fd;
-  std::shared_ptr<const void> owner;
-};
-
 class TrackedFile {
  public:
   // Asks the kernel for each sample.
@@ -50,13 +44,10 @@ class TrackedFile {
   void count_at(const SharedCounters& shared, std::uint32_t slot, const ExtentRun& run,
                 const pst_resolved& seen, Mapping mapping);
   bool traced() const { return shared_.files != nullptr; }
-  // Nothing is known of it from now on. Its key is out of the programs' map.
-  void count_no_more();
   std::uint64_t key() const { return seen_.key; }
   const pst_resolved& seen() const { return seen_; }
   const ExtentRun& run() const { return run_; }
   std::uint64_t bytes() const { return bytes_; }
-  int fd() const { return file_.fd; }
   std::uint64_t mapped_at() const { return reinterpret_cast<std::uint64_t>(mapping_.data()); }
 
   // How many pages the kernel says are resident now; nothing when it won't say.
@@ -76,9 +67,7 @@ class TrackedFile {
   std::uint64_t extent_bytes() const;
   ExtentSample extent(std::size_t index) const;
 
-  std::uint32_t users = 1;  // How many track() calls share it.
-  bool unlinked = false;
-  Nanoseconds changed_at{};  // Its attributes, by the file system's clock.
+  std::uint32_t users = 0;  // How many share it.
 
  private:
   const pst_file& counters() const { return shared_.files[slot_]; }
@@ -92,7 +81,6 @@ class TrackedFile {
   SharedCounters shared_;
   std::uint32_t slot_ = 0;
   ExtentRun run_;
-  bool copied_up_ = false;
   pst_resolved seen_{};
   Mapping mapping_;  // Never touched: only so that the kernel can be asked what lies behind it.
   std::int64_t first_pages_ = 0;

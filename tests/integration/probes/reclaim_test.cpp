@@ -119,7 +119,7 @@ TEST_F(ReclaimProbes, TheFirstPagesOfAFileThatAreTakenAreAHint) {
   probes->consume_hints([&](const Hint& hint) { hints.push_back(hint); });
   const auto reclaimed = std::ranges::find(hints, Hint::Kind::reclaimed, &Hint::kind);
   ASSERT_NE(reclaimed, hints.end());
-  EXPECT_EQ(reclaimed->file, static_cast<std::uint32_t>(file.id()));
+  EXPECT_EQ(reclaimed->file, file.tracking().counters);
   EXPECT_EQ(reclaimed->cause, RemovalCause::memcg_limit);
   EXPECT_EQ(reclaimed->cgroup, cgroup_->id());
   EXPECT_GT(reclaimed->bytes, 0u);

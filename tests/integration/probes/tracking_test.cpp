@@ -101,7 +101,7 @@ TEST_F(ProbeTracking, TheFileOfAnOverlayIsTheOneBelow) {
   if (!overlay) GTEST_SKIP() << "requires " << missing_;
   ProbedFile above(*probes_, overlay->folder() / "checkpoint");
   ProbedFile below(*probes_, overlay->origin() / "checkpoint");
-  EXPECT_EQ(above.id(), below.id());
+  EXPECT_EQ(above.tracking().counters, below.tracking().counters);
   EXPECT_EQ(above.tracking().seen->inode, inode_of(overlay->origin() / "checkpoint"));
 }
 
@@ -125,8 +125,87 @@ TEST_F(ProbeTracking, AFileThatIsCopiedUpIsNoLongerTheOneThatWasTraced) {
   ProbedFile below(*probes_, overlay->origin() / "checkpoint");
   ProbedFile again(*probes_, overlay->folder() / "checkpoint");
   EXPECT_EQ(below.tracking().seen->inode, inode_of(overlay->origin() / "checkpoint"));
-  EXPECT_NE(again.id(), below.id());
+  EXPECT_NE(again.tracking().counters, below.tracking().counters);
   EXPECT_TRUE(again.sample().traffic);
+}
+
+// Two containers of one image: their overlays show the same file below.
+class TwoOverlays : public ProbeTracking {
+ protected:
+  void SetUp() override {
+    ProbeTracking::SetUp();
+    if (IsSkipped()) return;
+    first_ = disk("overlay");
+    if (!first_) GTEST_SKIP() << "requires " << missing_;
+    const std::filesystem::path scratch = first_->scratch();
+    const std::filesystem::path image = first_->origin().parent_path();
+    for (const std::filesystem::path& folder : {image / "upper2", image / "work2", scratch / "merged2"})
+      std::filesystem::create_directory(folder);
+    second_ = scratch / "merged2";
+    if (!test::mount_overlay(first_->origin(), image / "upper2", image / "work2", second_)) {
+      second_.clear();
+      GTEST_SKIP() << "requires the right to mount overlayfs";
+    }
+    below_path_ = first_->origin() / "checkpoint";
+    a_path_ = first_->folder() / "checkpoint";
+    b_path_ = second_ / "checkpoint";
+    a_ = std::make_unique<ProbedFile>(*probes_, a_path_);
+    b_ = std::make_unique<ProbedFile>(*probes_, b_path_);
+  }
+  void TearDown() override {
+    a_.reset();
+    b_.reset();
+    if (!second_.empty()) test::unmount(second_);
+  }
+  void copy_up(const std::filesystem::path& path) {
+    std::filesystem::permissions(path, std::filesystem::perms(0600));
+    probes_->look_for_unlinked();
+  }
+  static void expect_gone(ProbedFile& file) {
+    EXPECT_TRUE(file.sample().copied_up);
+    EXPECT_FALSE(file.sample().traffic);
+    EXPECT_FALSE(file.sample().resident_bytes);
+  }
+  // That the figures are those of the file below, and live.
+  void expect_followed(ProbedFile& file) {
+    test::drop_from_page_cache(below_path_);
+    EXPECT_EQ(disagreement(file, RemovalCause::fadvise, test::Removes::what_it_can), "");
+    test::bring_into_page_cache(below_path_);
+    EXPECT_EQ(disagreement(file, RemovalCause::other), "");
+    EXPECT_FALSE(file.sample().copied_up);
+  }
+
+  std::unique_ptr<Disk> first_;
+  std::filesystem::path second_, below_path_, a_path_, b_path_;
+  std::unique_ptr<ProbedFile> a_, b_;
+};
+
+TEST_F(TwoOverlays, ShowOneFileUntilTheOneOpenedFirstIsCopiedUp) {
+  EXPECT_EQ(a_->tracking().counters, b_->tracking().counters);
+  expect_followed(*a_);
+  copy_up(a_path_);
+  expect_gone(*a_);
+  expect_followed(*b_);
+  copy_up(b_path_);
+  expect_gone(*a_);
+  expect_gone(*b_);
+}
+
+TEST_F(TwoOverlays, TheOneOpenedSecondIsCopiedUpAlone) {
+  copy_up(b_path_);
+  expect_gone(*b_);
+  expect_followed(*a_);
+}
+
+TEST_F(TwoOverlays, TheOtherIsFollowedStillWhenTheFirstIsClosed) {
+  copy_up(a_path_);
+  a_.reset();
+  expect_followed(*b_);
+  b_ = std::make_unique<ProbedFile>(*probes_, b_path_);
+  expect_followed(*b_);
+  a_ = std::make_unique<ProbedFile>(*probes_, a_path_);
+  EXPECT_NE(a_->tracking().counters, b_->tracking().counters);
+  EXPECT_TRUE(a_->sample().traffic);
 }
 
 TEST_F(ProbeTracking, ASubvolumeOfBtrfsIsFollowedThoughStatNamesAnotherDevice) {
@@ -151,8 +230,8 @@ TEST_F(ProbeTracking, BindMountsAndHardLinksAreOneFile) {
     ProbedFile file(*probes_, path);
     ProbedFile link(*probes_, ext4->folder() / "link");
     ProbedFile elsewhere(*probes_, bound / "checkpoint");
-    EXPECT_EQ(file.id(), link.id());
-    EXPECT_EQ(file.id(), elsewhere.id());
+    EXPECT_EQ(file.tracking().counters, link.tracking().counters);
+    EXPECT_EQ(file.tracking().counters, elsewhere.tracking().counters);
   }
   test::unmount(bound.path());
 }
