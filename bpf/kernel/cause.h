@@ -16,6 +16,8 @@ enum {
   CALL_SPLICE = 275,
   CALL_FALLOCATE = 285,
   CALL_PWRITEV = 296,
+  CALL_PWRITEV2 = 328,
+  CALL_IO_SUBMIT = 209,
 };
 #else
 enum {
@@ -28,6 +30,8 @@ enum {
   CALL_SPLICE = 76,
   CALL_FALLOCATE = 47,
   CALL_PWRITEV = 70,
+  CALL_PWRITEV2 = 287,
+  CALL_IO_SUBMIT = 2,
 };
 #endif
 enum { ADVICE_REMOVE = 9 };
@@ -68,10 +72,13 @@ static __always_inline bool holds_lock_of_file(struct task_struct* task, struct 
 }
 
 /* Who drops caches holds the lock of the file system for reading. */
+static __always_inline bool is_file_system_locked(struct inode* inode) {
+  return locks_tell_owners(inode) && inode->i_sb->s_umount.count.counter >> LOCK_READER_SHIFT != 0;
+}
+
 static __always_inline bool holds_lock_of_file_system(struct task_struct* task, struct inode* inode) {
   struct super_block* const system = inode->i_sb;
-  return locks_tell_owners(inode) && system->s_umount.count.counter >> LOCK_READER_SHIFT != 0 &&
-         (system->s_umount.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task;
+  return is_file_system_locked(inode) && (system->s_umount.owner.counter & ~LOCK_OWNER_FLAGS) == (long)task;
 }
 
 enum { LOCK_OWNER_IS_READER = 1, BTRFS_MAGIC = 0x9123683E };
@@ -94,8 +101,10 @@ static __always_inline enum pst_cause cause_of_ring(struct task_struct* task, st
   return holds_lock_of_file(task, space->host) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_FADVISE;
 }
 
-static __always_inline bool is_locked(struct inode* inode) {
-  return locks_tell_owners(inode) && inode->i_rwsem.count.counter != 0;
+/* Where neither lock names the task. btrfs takes the pages of some direct writes once it has let go of the file's lock. */
+static __always_inline bool may_drop_caches(struct inode* inode) {
+  if (!locks_tell_owners(inode)) return true;
+  return inode->i_rwsem.count.counter == 0 && is_file_system_locked(inode);
 }
 
 enum { DIRECT_WRITE_UNIT = 512 };
@@ -106,9 +115,14 @@ static __always_inline enum pst_cause cause_of_write(struct task_struct* task, s
   if (holds_lock_of_file(task, inode)) return PST_CAUSE_DIRECT_WRITE;
   if (holds_lock_of_file_system(task, inode)) return PST_CAUSE_DROP_CACHES;
   /* Others have put their names over this task's. Direct writes are of whole blocks; a number for drop_caches isn't. */
-  if (!has_length) return is_locked(inode) ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
+  if (!has_length) return may_drop_caches(inode) ? PST_CAUSE_DROP_CACHES : PST_CAUSE_DIRECT_WRITE;
   const __u64 length = third_argument_of(task);
   return length % DIRECT_WRITE_UNIT == 0 ? PST_CAUSE_DIRECT_WRITE : PST_CAUSE_DROP_CACHES;
+}
+
+/* Nobody drops caches by these calls unless the locks say so. */
+static __always_inline enum pst_cause cause_of_rare_write(struct task_struct* task, struct inode* inode) {
+  return holds_lock_of_file_system(task, inode) ? PST_CAUSE_DROP_CACHES : PST_CAUSE_DIRECT_WRITE;
 }
 
 static __always_inline enum pst_cause cause_within_reclaim(__u32 reclaims) {
@@ -133,6 +147,8 @@ static __always_inline enum pst_cause cause_of_system_call(struct task_struct* t
     case CALL_PWRITEV:
     case CALL_SENDFILE:
     case CALL_SPLICE: return cause_of_write(task, inode, false);
+    case CALL_PWRITEV2:
+    case CALL_IO_SUBMIT: return cause_of_rare_write(task, inode);
     default: return PST_CAUSE_OTHER;
   }
 }

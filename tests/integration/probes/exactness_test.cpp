@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "dataplane/base/units.hpp"
@@ -203,6 +204,31 @@ TEST_P(Exactness, ADirectWriteIsToldApartAlsoWhileTheFileIsRead) {
     // A page that a reader holds at that moment stays, and a read that meets the write may go through the page cache.
     expect_agreement("a direct write among reads", RemovalCause::direct_write, test::Removes::what_it_can);
     ASSERT_TRUE(reader.resume());
+  }
+}
+
+TEST_P(Exactness, ADirectWriteIsOneByWhateverCallItIsAskedFor) {
+  const UniqueFd direct(::open(origin_.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+  if (!direct) GTEST_SKIP() << "requires direct writes on " << GetParam();
+  const test::AlignedBytes written(3 * eighth);
+  const auto at = static_cast<off_t>(eighth);
+  const iovec whole{written.data(), written.size()};
+  const auto size = static_cast<ssize_t>(written.size());
+  const auto removes =
+      GetParam() == std::string_view("btrfs") ? test::Removes::what_it_can : test::Removes::something;
+  for (int round = 0; round < rounds() && !HasFailure(); ++round) {
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    ASSERT_EQ(::pwritev(direct.get(), &whole, 1, at), size);
+    expect_agreement("pwritev", RemovalCause::direct_write, removes);
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    ASSERT_EQ(::pwritev2(direct.get(), &whole, 1, at, RWF_DSYNC), size);
+    expect_agreement("pwritev2", RemovalCause::direct_write, removes);
+    test::bring_into_page_cache(path_);
+    expect_agreement("reading", RemovalCause::other);
+    ASSERT_EQ(test::write_by_io_submit(direct.get(), whole, at), size);
+    expect_agreement("io_submit", RemovalCause::direct_write, removes);
   }
 }
 

@@ -2,6 +2,9 @@
 #include "tests/integration/probes/ring.hpp"
 
 #include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace penstock::test {
 
@@ -29,6 +32,23 @@ bool Ring::finish() {
   const bool ok = done->res >= 0;
   ::io_uring_cqe_seen(&ring_, done);
   return ok;
+}
+
+ssize_t write_by_io_submit(int fd, const iovec& bytes, off_t offset) {
+  aio_context_t context = 0;
+  if (::syscall(SYS_io_setup, 1, &context) != 0) return -1;
+  iocb request{};
+  request.aio_lio_opcode = IOCB_CMD_PWRITE;
+  request.aio_fildes = static_cast<std::uint32_t>(fd);
+  request.aio_buf = reinterpret_cast<std::uint64_t>(bytes.iov_base);
+  request.aio_nbytes = bytes.iov_len;
+  request.aio_offset = offset;
+  iocb* requests[] = {&request};
+  io_event done{};
+  const bool ok = ::syscall(SYS_io_submit, context, 1, requests) == 1 &&
+                  ::syscall(SYS_io_getevents, context, 1, 1, &done, nullptr) == 1;
+  ::syscall(SYS_io_destroy, context);
+  return ok ? static_cast<ssize_t>(done.res) : -1;
 }
 
 }  // namespace penstock::test

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include <liburing.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 namespace penstock::test {
 
@@ -25,5 +27,8 @@ class Ring {
   io_uring ring_{};
   bool made_;
 };
+
+// Writes through the older interface, that of io_submit(2), and waits; what was written, or less than 0.
+ssize_t write_by_io_submit(int fd, const iovec& bytes, off_t offset);
 
 }  // namespace penstock::test
