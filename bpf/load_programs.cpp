@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the best alternative of each probe that this kernel takes.
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -24,13 +25,13 @@ class Search {
     if (!types) return give_up(explain_refusal(facts_, "read the kernel's BTF", types.error().native));
     symbols_ = types->symbols();
     for (std::size_t i = 0; i < probes; ++i) choose_next(i);
-    std::unique_ptr<LoadedPrograms> programs;
-    if (LoadedPrograms::open(chosen_, options_, programs).step != nullptr) {
-      for (std::size_t i = 0; i < probes; ++i) choose_what_loads(i);
-      const Refusal refusal = LoadedPrograms::open(chosen_, options_, programs);
+    // Each turn but the last passes over an alternative.
+    while (true) {
+      std::unique_ptr<LoadedPrograms> programs;
+      const Refusal refusal = load(programs);
       if (refusal.step != nullptr) return give_up(explain_refusal(facts_, refusal.step, refusal.error));
+      if (attach(*programs)) return share(std::move(programs));
     }
-    return attach(std::move(programs));
   }
 
  private:
@@ -80,19 +81,33 @@ class Search {
     line += fmt::format("{}{}: {}", line.empty() ? "" : "; ", alternative.how, why);
   }
 
-  std::unique_ptr<Programs> attach(std::unique_ptr<LoadedPrograms> programs) {
-    bool any = false;
+  Refusal load(std::unique_ptr<LoadedPrograms>& programs) {
+    if (LoadedPrograms::open(chosen_, options_, programs).step == nullptr) return {};
+    for (std::size_t i = 0; i < probes; ++i) choose_what_loads(i);
+    return LoadedPrograms::open(chosen_, options_, programs);
+  }
+
+  // False when something was refused in whose place there is another alternative: all is loaded anew then.
+  bool attach(LoadedPrograms& programs) {
+    bool done = true;
     for (std::size_t i = 0; i < probes; ++i) {
+      reports_[i].attached = false;
       if (chosen_[i] == nullptr) continue;
-      const Refusal refusal = programs->attach(static_cast<Probe>(i));
+      const Refusal refusal = programs.attach(static_cast<Probe>(i));
       if (refusal.step != nullptr) {
         pass_over(i, *chosen_[i], explain_refusal(facts_, refusal.step, refusal.error));
+        choose_next(i);
+        if (chosen_[i] != nullptr) done = false;
         continue;
       }
-      reports_[i].attached = any = true;
+      reports_[i].attached = true;
       reports_[i].how = chosen_[i]->how;
     }
-    if (!any) return nullptr;
+    return done;
+  }
+
+  std::unique_ptr<Programs> share(std::unique_ptr<LoadedPrograms> programs) {
+    if (std::ranges::none_of(reports_, &ProbeReport::attached)) return nullptr;
     const Refusal refusal = programs->share();
     if (refusal.step != nullptr) return give_up(explain_refusal(facts_, refusal.step, refusal.error));
     return programs;
