@@ -20,7 +20,8 @@ const DeviceUsage* find_usage(const std::vector<DeviceUsage>& devices, const Gpu
 void KnownGpus::add_missing(std::vector<DeviceUsage>& devices, std::int32_t native) {
   for (const DeviceUsage& before : known_) {
     const auto is_same = [&before](const DeviceUsage& device) {
-      if (before.uuid != decltype(before.uuid){}) return device.uuid == before.uuid;
+      const decltype(before.uuid) untold{};
+      if (before.uuid != untold && device.uuid != untold) return device.uuid == before.uuid;
       return device.pci == before.pci && !device.is_part;
     };
     if (std::ranges::any_of(devices, is_same)) continue;

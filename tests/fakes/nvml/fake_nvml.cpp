@@ -114,6 +114,7 @@ EXPORTED nvml_return_t nvmlDeviceGetHandleByIndex_v2(std::uint32_t index, nvml_d
 
 EXPORTED nvml_return_t nvmlDeviceGetUUID(nvml_device_t device, char* text, std::uint32_t size) {
   const Call call;
+  if (as_fake(device).uuid_answer != nvml_success) return as_fake(device).uuid_answer;
   const std::string& uuid = as_fake(device).uuid;
   if (uuid.size() + 1 > size) return nvml_insufficient_size;
   std::memcpy(text, uuid.c_str(), uuid.size() + 1);

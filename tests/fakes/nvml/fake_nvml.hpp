@@ -19,6 +19,7 @@ struct FakeNvmlDevice {
   nvml_return_t memory_v2_answer = nvml_success;
   nvml_return_t memory_answer = nvml_success;
   nvml_return_t handle_answer = nvml_success;
+  nvml_return_t uuid_answer = nvml_success;
   // Compute, graphics, MPS.
   std::vector<nvml_process> processes[3];
   nvml_return_t process_answers[3] = {nvml_success, nvml_success, nvml_not_supported};

@@ -141,6 +141,16 @@ TEST_F(NvmlSourceTest, OneLostGpuLeavesTheOthersReadable) {
   EXPECT_EQ(devices[0].health, UsageHealth::readable);
 }
 
+TEST_F(NvmlSourceTest, AGpuThatTellsNoNameOnceIsStillTheSameOne) {
+  ASSERT_EQ(source_->read().value().size(), 1u);
+  for (const nvml_return_t answer : {nvml_unknown, nvml_success}) {
+    device().uuid_answer = answer;
+    const auto devices = source_->read().value();
+    ASSERT_EQ(devices.size(), 1u) << "none is lost";
+    EXPECT_EQ(devices[0].health, UsageHealth::readable);
+  }
+}
+
 TEST_F(NvmlSourceTest, StartsAnewAfterTheDriverWentAway) {
   ASSERT_TRUE(source_->read());
   fake_->count_answer = nvml_unknown;
