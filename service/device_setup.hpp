@@ -27,7 +27,7 @@ struct DeviceSetup {
   // Of a GPU: its driver's call that is under way, or ""; any thread, also after the device.
   std::function<std::string()> driver_call{};
   std::optional<UsageFeed::Device> usage{};  // Of a GPU, without a watch yet: a vendor's GPUs share one.
-  std::optional<HostFrames> host_frames{};   // Of host memory.
+  std::optional<HostFrames> host_frames{};   // Where its frames are host memory; without a position yet.
 };
 
 // Of `descriptors`, those that frames may use.

@@ -126,6 +126,9 @@ Outcome<DeviceSetup> start_gpu(const Config& config, const DeviceConfig& wanted,
                     .tier = gpu.shares_host_memory ? nullptr : tier,
                     .driver_call = device->call_watch(),
                     .usage = std::move(opened->usage)};
+  // Its frames take the host's room, so the governor splits it among them, too.
+  if (gpu.shares_host_memory)
+    setup.host_frames = HostFrames{.frame_bytes = [frames = setup.usage->frames] { return frames().most; }};
   spdlog::info("device {}: {} at {}, {} of {} for weights", setup.id, gpu.identity.name,
                to_text(gpu.identity.pci), format_bytes(memory->frames.capacity_bytes),
                format_bytes(gpu.total_bytes));

@@ -198,15 +198,14 @@ void Daemon::start_governor() {
   Governor::Options options;
   options.policy.buffers_max_bytes = service_->state().host_buffers->budget_bytes();
   if (tier_) options.policy.copies_max_bytes = options.policy.buffers_max_bytes;
-  std::optional<HostFrames> memory;
-  for (const DeviceSetup& device : devices_) {
-    if (!device.host_frames) continue;
-    memory = device.host_frames;
-    options.policy.frames_max_bytes = device.limits.capacity_bytes;
-    options.policy.ahead_bytes = device.host_frames->ahead_bytes;
+  std::vector<HostFrames> frames;
+  for (std::size_t at = 0; at < devices_.size(); ++at) {
+    if (!devices_[at].host_frames) continue;
+    frames.push_back(*devices_[at].host_frames);
+    frames.back().position = at;
   }
-  governor_ = std::make_unique<Governor>(context_, service_->state(), *headroom_, *alarm_, std::move(memory),
-                                         options);
+  governor_ = std::make_unique<Governor>(context_, service_->state(), *headroom_, *alarm_, std::move(frames),
+                                         std::move(options));
   governor_->start();
 }
 

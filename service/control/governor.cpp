@@ -22,24 +22,34 @@ wire::PressureLevel wire_level(PressureLevel level) {
   return wire::PressureLevel::calm;
 }
 
-std::optional<std::size_t> host_position(const ServiceState& state) {
-  for (std::size_t i = 0; i < state.devices.size(); ++i) {
-    if (state.devices[i]->description().kind == "host") return i;
+std::vector<FrameShare> shares_of(const std::vector<HostFrames>& frames, const ServiceState& state) {
+  std::vector<FrameShare> shares;
+  for (const HostFrames& one : frames) {
+    const DeviceLimits& limits = state.devices[one.position]->description().limits;
+    shares.push_back({.capacity_bytes = limits.capacity_bytes});
   }
-  return std::nullopt;
+  return shares;
+}
+
+Governor::Options with_frames(Governor::Options options, const std::vector<HostFrames>& frames,
+                              const std::vector<FrameShare>& shares) {
+  options.policy.frames_max_bytes = options.policy.ahead_bytes = 0;
+  for (const FrameShare& one : shares) options.policy.frames_max_bytes += one.capacity_bytes;
+  for (const HostFrames& one : frames) options.policy.ahead_bytes += one.ahead_bytes;
+  return options;
 }
 
 }  // namespace
 
 Governor::Governor(boost::asio::io_context& context, ServiceState& state, HeadroomSource& headroom,
-                   const EventFd& alarm, std::optional<HostFrames> host, const Options& options)
+                   const EventFd& alarm, std::vector<HostFrames> frames, Options options)
     : state_(state),
       headroom_(headroom),
       alarm_(alarm),
-      host_(std::move(host)),
-      position_(host_ ? host_position(state) : std::nullopt),
-      options_(options),
-      policy_(options.policy),
+      frames_(std::move(frames)),
+      shares_(shares_of(frames_, state)),
+      options_(with_frames(std::move(options), frames_, shares_)),
+      policy_(options_.policy),
       spare_page_cache_(state.opener,
                         [&state](const Checkpoint& checkpoint, std::uint64_t bytes) {
                           state.decide("drop_page_cache", checkpoint.id, bytes, "resident on a device", {});
@@ -93,14 +103,18 @@ Nanoseconds Governor::look(Nanoseconds now) {
   return now + std::clamp(until_low, options_.period_least, options_.period);
 }
 
-PressureSample Governor::sample(Nanoseconds now) const {
+PressureSample Governor::sample(Nanoseconds now) {
   PressureSample seen{.at = now};
   // Before the room: frames that go in between are counted twice rather than not at all.
-  if (position_) {
-    const PagerStats& stats = state_.devices[*position_]->stats();
-    seen.frame_bytes = host_->frame_bytes();
-    seen.kept_bytes = stats.pinned_bytes.load() + stats.stuck_bytes.load() +
-                      state_.admissions[*position_]->figures().booked_work_bytes;
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    const std::size_t position = frames_[i].position;
+    const PagerStats& stats = state_.devices[position]->stats();
+    shares_[i].frame_bytes = frames_[i].frame_bytes();
+    shares_[i].kept_bytes = stats.pinned_bytes.load() + stats.stuck_bytes.load() +
+                            state_.admissions[position]->figures().booked_work_bytes;
+    seen.frame_bytes += shares_[i].frame_bytes;
+    // What a device keeps beyond its capacity is no other one's budget.
+    seen.kept_bytes += std::min(shares_[i].kept_bytes, shares_[i].capacity_bytes);
   }
   const std::uint64_t promised = state_.host_buffers ? state_.host_buffers->missing_bytes() : 0;
   seen.room_bytes = saturating_subtract(headroom_.headroom_bytes(), promised);
@@ -123,10 +137,13 @@ PressureSample Governor::sample(Nanoseconds now) const {
 
 // What gives back comes first.
 void Governor::act(const PressureAnswer& answer) {
-  if (position_) {
-    host_->set_making_ahead(answer.make_ahead);
-    const bool whole = answer.frames_bytes == options_.policy.frames_max_bytes;
-    state_.admissions[*position_]->set_allowed(whole ? UINT64_MAX : answer.frames_bytes);
+  for (const HostFrames& one : frames_) {
+    if (one.set_making_ahead) one.set_making_ahead(answer.make_ahead);
+  }
+  share_frames(answer.frames_bytes, shares_);
+  const bool whole = answer.frames_bytes == options_.policy.frames_max_bytes;
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    state_.admissions[frames_[i].position]->set_allowed(whole ? UINT64_MAX : shares_[i].allowed_bytes);
   }
   if (state_.host_buffers) state_.host_buffers->set_allowed(answer.buffers_bytes, answer.copies_bytes);
 }

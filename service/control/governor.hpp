@@ -8,7 +8,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -20,14 +20,17 @@
 #include "service/control/service_state.hpp"
 #include "service/control/source_places.hpp"
 #include "service/control/spare_page_cache.hpp"
+#include "service/policy/frame_shares.hpp"
 #include "service/policy/pressure.hpp"
 
 namespace penstock {
 
-// Host memory as a device; both functions may be called on any thread and do not wait.
+// A device whose frames are host memory: host memory itself, a GPU that shares it. Both functions may be called on any
+// thread and do not wait.
 struct HostFrames {
-  std::function<std::uint64_t()> frame_bytes;  // Of all frames that exist.
-  std::function<void(bool)> set_making_ahead;
+  std::size_t position = 0;                      // In ServiceState::devices.
+  std::function<std::uint64_t()> frame_bytes;    // Of all frames that exist.
+  std::function<void(bool)> set_making_ahead{};  // Empty where none is made ahead of demand.
   std::uint64_t ahead_bytes = 0;
 };
 
@@ -40,10 +43,10 @@ class Governor {
     Nanoseconds remind = std::chrono::seconds(1);  // Clients, of what they hold of what is missing.
     PressureOptions policy;
   };
-  // `host` belongs to that of `state`'s devices whose kind is "host"; empty where there is none. `alarm` and `headroom`
-  // outlive the governor.
+  // `frames`: of all devices that use host memory; what they may use at most, and make ahead, is taken from there.
+  // `alarm` and `headroom` outlive the governor.
   Governor(boost::asio::io_context& context, ServiceState& state, HeadroomSource& headroom,
-           const EventFd& alarm, std::optional<HostFrames> host, const Options& options);
+           const EventFd& alarm, std::vector<HostFrames> frames, Options options);
   ~Governor();
   Governor(const Governor&) = delete;
   Governor& operator=(const Governor&) = delete;
@@ -53,7 +56,7 @@ class Governor {
   Nanoseconds look(Nanoseconds now);
 
  private:
-  PressureSample sample(Nanoseconds now) const;
+  PressureSample sample(Nanoseconds now);
   void act(const PressureAnswer& answer);
   void tell(const PressureSample& sample, const PressureAnswer& answer, const PressureAnswer& before);
   void tell_clients(Nanoseconds now, const PressureAnswer& answer, bool changed);
@@ -63,8 +66,8 @@ class Governor {
   ServiceState& state_;
   HeadroomSource& headroom_;
   const EventFd& alarm_;
-  const std::optional<HostFrames> host_;
-  std::optional<std::size_t> position_;  // Of the host device.
+  const std::vector<HostFrames> frames_;
+  std::vector<FrameShare> shares_;  // Of the same devices.
   const Options options_;
   PressurePolicy policy_;
   SparePageCache spare_page_cache_;

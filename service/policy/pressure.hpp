@@ -38,8 +38,9 @@ struct PressureSample {
 };
 
 struct PressureOptions {
-  std::uint64_t frames_max_bytes = 0;  // The capacity of host memory as a device; 0: there is no such device.
-  std::uint64_t copies_max_bytes = 0;  // Locked copies.
+  std::uint64_t frames_max_bytes =
+      0;  // Capacities of the devices whose frames are host memory; 0: there is none.
+  std::uint64_t copies_max_bytes = 0;   // Locked copies.
   std::uint64_t buffers_max_bytes = 0;  // As configured.
   std::uint64_t ahead_bytes = 0;        // Frames made ahead of demand, beside the budget.
   std::uint64_t line_share = 8;         // low = limit / line_share, within these two.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 
@@ -53,7 +54,7 @@ Node::Node(const std::string& socket, HeadroomSource& room, const EventFd& alarm
                         return (all.alive + all.ready + all.in_the_making + all.dying) * frame_bytes;
                       },
                   .set_making_ahead = [](bool) {}};
-  governor_.emplace(context_, service_.state(), room, alarm, std::move(host), options);
+  governor_.emplace(context_, service_.state(), room, alarm, std::vector{std::move(host)}, options);
   governor_->start();
   auto listening = ServiceSocket::listen({.path = socket, .group = ""});
   CHECK(listening);

@@ -20,6 +20,7 @@ import daemon
 import test_probes
 import wire
 from limited_cgroup import LimitedCgroup
+from test_gpu_devices import GpuDaemon, needs_fakes
 
 if not daemon.SANITIZED:
     sys.path.insert(0, str(daemon.BUILD / "python"))
@@ -201,6 +202,45 @@ class ANeighbourThatTakesMemory(unittest.TestCase):
             holder.communicate("")
             self.assertEqual((0, 0), (taker.returncode, holder.returncode))
             self.assertEqual(0, self.cgroup.kills())
+
+
+@unittest.skipIf(daemon.SANITIZED, "requires a build without sanitizers, whose memory is not all the service's")
+class AGpuThatSharesTheHostsMemory(unittest.TestCase):
+    """Its pages are host memory, in the service's cgroup."""
+
+    LOADED = 512 * MIB
+
+    def load(self, running: GpuDaemon, model: Path) -> None:
+        self.assertNotIn("error", running.ask("load", str(model)))
+        self.assertEqual(self.LOADED, running.device()["resident_bytes"])
+
+    def test_gives_it_to_a_neighbour_without_a_kill_and_gets_it_again(self) -> None:
+        needs_fakes(self, "cuda")
+        cgroup = LimitedCgroup.make(LIMIT)
+        if isinstance(cgroup, str):
+            self.skipTest(cgroup)
+        # In this order: the cgroup is removed when nothing is in it.
+        with cgroup, GpuDaemon("cuda", words=cgroup.enter(), PENSTOCK_FAKE_INTEGRATED="1",
+                               PENSTOCK_FAKE_DEVICE_BYTES=str(2 * LIMIT)) as running:
+            model = running.folder / "model.safetensors"
+            daemon.write_sparse_checkpoint(model, self.LOADED // TENSOR, TENSOR)
+            self.load(running, model)
+            trace = Trace(running)
+            before = trace.look()
+            self.assertEqual(("calm", 0), (before["level"], before["falls"]))
+
+            with take(cgroup, LIMIT - LEFT) as taker:
+                assert taker.stdout
+                self.assertTrue(taker.stdout.readline(), "the neighbour was killed")
+                squeezed = trace.look()
+                self.assertGreater(squeezed["falls"], 0)
+                self.assertLess(squeezed["budget_mib"], LEFT // MIB)
+            self.assertEqual(0, taker.returncode)
+
+            self.assertTrue(daemon.wait_until(lambda: trace.look()["budget_mib"] >= self.LOADED // MIB, 30))
+            self.load(running, model)
+            self.assertEqual(0, cgroup.kills())
+            self.assertEqual(0, running.stop())
 
 
 @unittest.skipIf(daemon.SANITIZED, daemon.NO_PACKAGE)

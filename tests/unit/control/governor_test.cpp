@@ -45,11 +45,10 @@ class GovernorTest : public ::testing::Test {
                         .stats = &stats});
     service.set_host_memory(room, 512 * mib);
     Governor::Options options;
-    options.policy.frames_max_bytes = capacity;
     options.policy.buffers_max_bytes = 512 * mib;
     HostFrames host{.frame_bytes = [this] { return frame_bytes; },
                     .set_making_ahead = [this](bool allowed) { making_ahead = allowed; }};
-    governor.emplace(context, service.state(), room, alarm, std::move(host), options);
+    governor.emplace(context, service.state(), room, alarm, std::vector{std::move(host)}, options);
     budgets();
   }
 

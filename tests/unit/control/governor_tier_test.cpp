@@ -59,7 +59,7 @@ class GovernorOfATier : public ::testing::Test {
     Governor::Options options;
     options.policy.copies_max_bytes = copies;
     options.policy.buffers_max_bytes = 512 * mib;
-    governor.emplace(context, service.state(), room, alarm, std::nullopt, options);
+    governor.emplace(context, service.state(), room, alarm, std::vector<HostFrames>{}, options);
     governor->look(now);
   }
 
