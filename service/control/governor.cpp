@@ -135,7 +135,8 @@ PressureSample Governor::sample(Nanoseconds now) {
   return seen;
 }
 
-// What gives back comes first.
+// What gives back comes first. Page cache, the first of D12's order, is room already: nothing falls for what it could
+// give, and its pages are dropped once this is done, in tell().
 void Governor::act(const PressureAnswer& answer) {
   for (const HostFrames& one : frames_) {
     if (one.set_making_ahead) one.set_making_ahead(answer.make_ahead);
