@@ -23,16 +23,17 @@ bool lacks_descriptors() { return !UniqueFd(::open("/dev/null", O_RDONLY | O_CLO
 
 }  // namespace
 
-// The program's choice of device in this thread outlives our calls, and so do captures of its streams.
+// The program's choice of device in this thread outlives our calls, and so do captures of its streams, and its last error.
 class GpuMapper::DeviceKept {
  public:
   explicit DeviceKept(ProgramStreams& streams)
-      : relaxed_(streams), streams_(streams), device_(streams.current_device()) {}
+      : errors_(streams), relaxed_(streams), streams_(streams), device_(streams.current_device()) {}
   DeviceKept(const DeviceKept&) = delete;
   DeviceKept& operator=(const DeviceKept&) = delete;
   ~DeviceKept() { streams_.set_current_device(device_); }
 
  private:
+  const OwnErrors errors_;  // The first, so that it ends last.
   const RelaxedCaptures relaxed_;
   ProgramStreams& streams_;
   const int device_;

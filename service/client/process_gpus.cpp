@@ -2,6 +2,7 @@
 #include "service/client/process_gpus.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -58,6 +59,8 @@ std::optional<GpuName> gpu_name(std::string_view text) {
 
 Outcome<ProcessGpus::Opened> ProcessGpus::open(GpuVendor vendor, const std::string& id) const {
   auto streams = open_program_streams(vendor);
+  std::optional<OwnErrors> errors;
+  if (streams) errors.emplace(**streams);
   const int device = streams ? (*streams)->current_device() : -1;
   OpenedVendor opened = open_vendor(vendor, DriverLoading::already_there);
   if (streams) (*streams)->set_current_device(device);
@@ -93,6 +96,7 @@ Outcome<PlainGpu> ProcessGpus::find_plain(const GpuName& name) {
   const std::string told = name.id.empty() ? std::string(gpu_vendor_name(name.vendor)) : name.id;
   auto opened = open(name.vendor, told);
   if (!opened) return tl::unexpected(std::move(opened.error()));
+  const OwnErrors errors(*opened->streams);
   DriverCode refused{};
   bool seen = false;
   for (const auto& gpu : opened->gpus) {

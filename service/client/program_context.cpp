@@ -5,11 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "dataplane/device/gpu/program_streams.hpp"
 #include "dataplane/device/gpu/vendor.hpp"
 
 namespace penstock {
@@ -53,9 +55,7 @@ DriverCode enter_alive(DriverContext& context) {
   return code.ok() ? context.memory_figures(figures) : code;  // It can be entered, and be over all the same.
 }
 
-}  // namespace
-
-Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
+Outcome<void> enter(GpuVendor vendor, const std::string& id) {
   // Never destroyed: at the process's end the driver may be gone before it.
   static Contexts& contexts = *std::make_unique<Contexts>().release();
   const std::lock_guard lock(contexts.mutex);
@@ -77,6 +77,19 @@ Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
   return fail(FailureKind::device_unhealthy,
               fmt::format("the context of {} can't be used: {} answered {} ({})", id, code.call,
                           driver_code_name(code.native), code.native));
+}
+
+}  // namespace
+
+Outcome<void> enter_program_context(GpuVendor vendor, const std::string& id) {
+  const auto before = open_program_streams(vendor);
+  std::optional<OwnErrors> errors;
+  if (before) errors.emplace(**before);
+  auto entered = enter(vendor, id);
+  if (before) return entered;
+  // The program has made no call yet.
+  if (const auto loaded = open_program_streams(vendor)) (*loaded)->clear_last_error();
+  return entered;
 }
 
 }  // namespace penstock

@@ -11,7 +11,8 @@ constexpr std::size_t known_max = 8;
 }  // namespace
 
 BorrowedContext::BorrowedContext(ProgramStreams& streams, DriverContext& context)
-    : streams_(streams),
+    : errors_(streams),
+      streams_(streams),
       context_(context),
       relaxed_(streams),
       device_(streams.current_device()),

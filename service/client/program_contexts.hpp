@@ -20,7 +20,7 @@ namespace penstock {
 class WorkMark;
 
 // The calling thread, in a context of the program's until the end of the scope. It spoils no capture meanwhile, and has its
-// own context and device back then.
+// own context, device and last error back then.
 class BorrowedContext {
  public:
   BorrowedContext(ProgramStreams& streams, DriverContext& context);
@@ -30,6 +30,7 @@ class BorrowedContext {
   DriverCode entered() const { return entered_; }
 
  private:
+  const OwnErrors errors_;  // The first, so that it ends last.
   ProgramStreams& streams_;
   DriverContext& context_;
   const RelaxedCaptures relaxed_;

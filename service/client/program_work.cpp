@@ -32,6 +32,7 @@ void ProgramWork::follow_captures(Page& page) const {
 
 Result<> ProgramWork::note(PageSpan span, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
+  const OwnErrors errors(*streams_);
   while (const auto context = contexts_->find()) {
     const BorrowedContext in(*streams_, *context);
     if (in.entered().ok()) return note_in(context, span, stream);
@@ -112,6 +113,7 @@ void ProgramWork::forget() {
 
 Result<> settle_program(ProgramStreams& streams, ProgramContexts& contexts) {
   if (contexts.any_capture()) return Error{Errc::busy, 0, "a stream captures"};
+  const OwnErrors errors(streams);
   while (const auto context = contexts.find()) {
     const BorrowedContext in(streams, *context);
     if (is_over(in.entered())) {
@@ -129,6 +131,7 @@ Result<> settle_program(ProgramStreams& streams, ProgramContexts& contexts) {
 Result<> copy_to_host(ProgramStreams& streams, DeviceAddress from, std::uint64_t bytes, void* to,
                       void* stream) {
   const StreamHandle on{reinterpret_cast<std::uintptr_t>(stream)};
+  const OwnErrors errors(streams);
   bool capturing = false;
   if (const DriverCode code = streams.is_capturing(on, capturing); !code.ok()) return to_error(code);
   // It would become part of the graph, and the wait would spoil the capture.

@@ -38,7 +38,8 @@ bool lacks_room(FailureKind kind) {
 class TableCopy::Borrowed {
  public:
   explicit Borrowed(const PlainGpu& gpu)
-      : gpu_(gpu),
+      : errors_(*gpu.gpu.streams),
+        gpu_(gpu),
         relaxed_(*gpu.gpu.streams),
         device_(gpu.gpu.streams->current_device()),
         entered_(gpu.context->enter_for_now()) {}
@@ -51,6 +52,7 @@ class TableCopy::Borrowed {
   DriverCode entered() const { return entered_; }
 
  private:
+  const OwnErrors errors_;  // The first, so that it ends last.
   const PlainGpu& gpu_;
   const RelaxedCaptures relaxed_;
   const int device_;
@@ -91,6 +93,7 @@ class TableCopy::Turn {
 Outcome<std::shared_ptr<TableCopy>> TableCopy::create(const PlainGpu& gpu, const Size& size) {
   DeviceAddress base{};
   const std::uint64_t bytes = std::max<std::uint64_t>(size.bytes, 1);
+  const OwnErrors errors(*gpu.gpu.streams);
   static_cast<void>(gpu.gpu.contexts->find());  // It is known from now on.
   const Borrowed borrowed(gpu);
   DriverCode code = borrowed.entered();

@@ -34,6 +34,9 @@ class CudaStreams final : public ProgramStreamsOver<CudaCalls> {
   // Memory calls name their device.
   int current_device() override { return -1; }
   void set_current_device(int) override {}
+  // The runtime alone keeps one, of its own calls.
+  int last_error() override { return 0; }
+  void clear_last_error() override {}
 };
 
 }  // namespace

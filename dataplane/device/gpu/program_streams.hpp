@@ -37,8 +37,28 @@ class ProgramStreams {
   virtual int current_device() = 0;
   virtual void set_current_device(int device) = 0;
 
+  // HIP keeps what a call of the thread answered, for whoever asks next. 0: no failure.
+  virtual int last_error() = 0;
+  virtual void clear_last_error() = 0;
+
  protected:
   ProgramStreams() = default;
+};
+
+// What our calls answer until the end of the scope is not the thread's last error afterwards, as the program would take it
+// for its own. One that was there before stays, unless the driver has put ours in its place (decision 32 of service/client).
+class OwnErrors {
+ public:
+  explicit OwnErrors(ProgramStreams& streams) : streams_(streams), before_(streams.last_error()) {}
+  OwnErrors(const OwnErrors&) = delete;
+  OwnErrors& operator=(const OwnErrors&) = delete;
+  ~OwnErrors() {
+    if (before_ == 0 && streams_.last_error() != 0) streams_.clear_last_error();
+  }
+
+ private:
+  ProgramStreams& streams_;
+  const int before_;
 };
 
 // The calling thread spoils no capture until the end of the scope.

@@ -168,6 +168,7 @@ typedef HipResult (*HipSetDevice)(int device);    // hipSetDevice
 typedef HipResult (*HipGetDevice)(int* device);   // hipGetDevice
 typedef HipResult (*HipDeviceSynchronize)(void);  // hipDeviceSynchronize
 typedef HipResult (*HipGetLastError)(void);       // hipGetLastError; clears the thread's last error
+typedef HipResult (*HipPeekAtLastError)(void);    // hipPeekAtLastError
 
 typedef HipResult (*HipMemGetAllocationGranularity)(size_t* bytes, const HipMemProperties* properties,
                                                     int option);  // hipMemGetAllocationGranularity

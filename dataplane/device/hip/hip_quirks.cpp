@@ -15,22 +15,22 @@ struct Row {
   HipImport import;
   HipReturn memory_returns;
   std::uint32_t descriptors_per_frame;
-  bool unmaps_one_by_one;
+  bool unmaps_one_by_one, keeps_last_failure;
   const char* why;
 };
 
 // Each row holds until the next one begins.
 constexpr std::array rows{
-    Row{0, 0, HipSupport::refused, HipImport::by_pointer, HipReturn::with_last_use, 1, true,
+    Row{0, 0, HipSupport::refused, HipImport::by_pointer, HipReturn::with_last_use, 1, true, false,
         "before ROCm 6.0 there is no virtual memory management, and 5.2 orders its structures differently"},
-    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, HipReturn::with_last_use, 1, true,
+    Row{6, 0, HipSupport::without_vmm, HipImport::by_pointer, HipReturn::with_last_use, 1, true, false,
         "before ROCm 6.2 memory can't be exported as a descriptor"},
-    Row{6, 2, HipSupport::full, HipImport::by_pointer, HipReturn::with_last_use, 1, true, ""},
-    Row{7, 0, HipSupport::full, HipImport::by_pointer, HipReturn::with_last_use, 1, false, ""},
-    Row{7, 1, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 1, false, ""},
-    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, HipReturn::with_range, 1, false,
+    Row{6, 2, HipSupport::full, HipImport::by_pointer, HipReturn::with_last_use, 1, true, false, ""},
+    Row{7, 0, HipSupport::full, HipImport::by_pointer, HipReturn::with_last_use, 1, false, true, ""},
+    Row{7, 1, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 1, false, true, ""},
+    Row{7, 2, HipSupport::without_vmm, HipImport::by_value, HipReturn::with_range, 1, false, true,
         "ROCm 7.2 gives memory back only when its address range is freed"},
-    Row{7, 3, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 2, false, ""},
+    Row{7, 3, HipSupport::full, HipImport::by_value, HipReturn::with_last_use, 2, false, true, ""},
 };
 
 // A page that is evicted would stay used, as long as its table is open.
@@ -66,6 +66,7 @@ HipQuirks hip_quirks(const HipVersion& version) {
           .import = last->import,
           .memory_returns = last->memory_returns,
           .unmaps_one_by_one = last->unmaps_one_by_one,
+          .keeps_last_failure = last->keeps_last_failure,
           .descriptors_per_frame = last->descriptors_per_frame};
 }
 

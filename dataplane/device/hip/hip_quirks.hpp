@@ -34,6 +34,8 @@ struct HipQuirks {
   bool unmap_leaves_access = true;
   // hipMemUnmap takes one mapping, and the range of several is refused.
   bool unmaps_one_by_one = false;
+  // hipGetLastError gives the thread's last failure, and no success clears it. Else it gives the last call's answer.
+  bool keeps_last_failure = true;
   // Allocations of some versions hold one of their own besides the exported one.
   std::uint32_t descriptors_per_frame = 1;
 };

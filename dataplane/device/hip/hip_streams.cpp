@@ -25,10 +25,14 @@ struct HipCalls {
   NamedCall<HipStreamSynchronize> stream_synchronize{"hipStreamSynchronize"};
   NamedCall<HipGetDevice> get_device{"hipGetDevice"};
   NamedCall<HipSetDevice> set_device{"hipSetDevice"};
+  NamedCall<HipPeekAtLastError> peek_at_last_error{"hipPeekAtLastError"};
+  NamedCall<HipGetLastError> get_last_error{"hipGetLastError"};
 
   void find_more(LoadedSymbols& symbols) {
     symbols.find(get_device);
     symbols.find(set_device);
+    symbols.find(peek_at_last_error);
+    symbols.find(get_last_error);
   }
 };
 
@@ -43,6 +47,8 @@ class HipStreams final : public ProgramStreamsOver<HipCalls> {
   void set_current_device(int device) override {
     if (device >= 0) static_cast<void>(calls_.set_device(device));
   }
+  int last_error() override { return calls_.peek_at_last_error().native; }
+  void clear_last_error() override { static_cast<void>(calls_.get_last_error()); }
 };
 
 }  // namespace

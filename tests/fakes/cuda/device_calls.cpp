@@ -93,15 +93,17 @@ void refuse_client_of_mps() {
 
 FAKE_EXPORT CudaResult cuInit(unsigned flags) {
   refuse_client_of_mps();
-  if (const CudaResult bad = enter("cuInit", Needs::nothing)) return bad;
-  return flags != 0 ? CudaResult{cuda_error_invalid_value} : driver().init();
+  return answer("cuInit", Needs::nothing, [&]() -> CudaResult {
+    return flags != 0 ? CudaResult{cuda_error_invalid_value} : driver().init();
+  });
 }
 
 FAKE_EXPORT CudaResult cuDriverGetVersion(int* version) {
-  if (const CudaResult bad = enter("cuDriverGetVersion", Needs::nothing)) return bad;
-  if (version == nullptr) return cuda_error_invalid_value;
-  *version = settings().version;
-  return cuda_success;
+  return answer("cuDriverGetVersion", Needs::nothing, [&]() -> CudaResult {
+    if (version == nullptr) return cuda_error_invalid_value;
+    *version = settings().version;
+    return cuda_success;
+  });
 }
 
 // Both answer while everything else is broken.
@@ -120,42 +122,47 @@ FAKE_EXPORT CudaResult cuGetErrorString(CudaResult error, const char** text) {
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetCount(int* count) {
-  if (const CudaResult bad = enter("cuDeviceGetCount", Needs::init)) return bad;
-  if (count == nullptr) return cuda_error_invalid_value;
-  *count = static_cast<int>(settings().visible.size());
-  return cuda_success;
+  return answer("cuDeviceGetCount", Needs::init, [&]() -> CudaResult {
+    if (count == nullptr) return cuda_error_invalid_value;
+    *count = static_cast<int>(settings().visible.size());
+    return cuda_success;
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceGet(CudaDevice* device, int ordinal) {
-  if (const CudaResult bad = enter("cuDeviceGet", Needs::init)) return bad;
-  if (device == nullptr) return cuda_error_invalid_value;
-  if (Driver::device_of(ordinal) < 0) return cuda_error_invalid_device;
-  *device = ordinal;
-  return cuda_success;
+  return answer("cuDeviceGet", Needs::init, [&]() -> CudaResult {
+    if (device == nullptr) return cuda_error_invalid_value;
+    if (Driver::device_of(ordinal) < 0) return cuda_error_invalid_device;
+    *device = ordinal;
+    return cuda_success;
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetName(char* name, int length, CudaDevice device) {
-  if (const CudaResult bad = enter("cuDeviceGetName", Needs::init)) return bad;
-  if (name == nullptr || length <= 0) return cuda_error_invalid_value;
-  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
-  std::snprintf(name, static_cast<std::size_t>(length), "Fake CUDA GPU %d", Driver::device_of(device));
-  return cuda_success;
+  return answer("cuDeviceGetName", Needs::init, [&]() -> CudaResult {
+    if (name == nullptr || length <= 0) return cuda_error_invalid_value;
+    if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+    std::snprintf(name, static_cast<std::size_t>(length), "Fake CUDA GPU %d", Driver::device_of(device));
+    return cuda_success;
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetAttribute(int* value, int attribute, CudaDevice device) {
-  if (const CudaResult bad = enter("cuDeviceGetAttribute", Needs::init)) return bad;
-  if (value == nullptr) return cuda_error_invalid_value;
-  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
-  return attribute_of(attribute, Driver::device_of(device), value);
+  return answer("cuDeviceGetAttribute", Needs::init, [&]() -> CudaResult {
+    if (value == nullptr) return cuda_error_invalid_value;
+    if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+    return attribute_of(attribute, Driver::device_of(device), value);
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
-  if (const CudaResult bad = enter("cuDeviceGetUuid", Needs::init)) return bad;
-  if (uuid == nullptr) return cuda_error_invalid_value;
-  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
-  const auto bytes = uuid_of(Driver::device_of(device));
-  std::copy(bytes.begin(), bytes.end(), uuid->bytes);
-  return cuda_success;
+  return answer("cuDeviceGetUuid", Needs::init, [&]() -> CudaResult {
+    if (uuid == nullptr) return cuda_error_invalid_value;
+    if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+    const auto bytes = uuid_of(Driver::device_of(device));
+    std::copy(bytes.begin(), bytes.end(), uuid->bytes);
+    return cuda_success;
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetUuid(CudaUuid* uuid, CudaDevice device) {
@@ -163,20 +170,22 @@ FAKE_EXPORT CudaResult cuDeviceGetUuid(CudaUuid* uuid, CudaDevice device) {
 }
 
 FAKE_EXPORT CudaResult cuDeviceGetPCIBusId(char* id, int length, CudaDevice device) {
-  if (const CudaResult bad = enter("cuDeviceGetPCIBusId", Needs::init)) return bad;
-  if (id == nullptr || length < 13) return cuda_error_invalid_value;
-  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
-  std::snprintf(id, static_cast<std::size_t>(length), "%s",
-                pci_address_of(Driver::device_of(device)).c_str());
-  return cuda_success;
+  return answer("cuDeviceGetPCIBusId", Needs::init, [&]() -> CudaResult {
+    if (id == nullptr || length < 13) return cuda_error_invalid_value;
+    if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+    std::snprintf(id, static_cast<std::size_t>(length), "%s",
+                  pci_address_of(Driver::device_of(device)).c_str());
+    return cuda_success;
+  });
 }
 
 FAKE_EXPORT CudaResult cuDeviceTotalMem_v2(std::size_t* bytes, CudaDevice device) {
-  if (const CudaResult bad = enter("cuDeviceTotalMem", Needs::init)) return bad;
-  if (bytes == nullptr) return cuda_error_invalid_value;
-  if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
-  *bytes = settings().device_bytes;
-  return cuda_success;
+  return answer("cuDeviceTotalMem", Needs::init, [&]() -> CudaResult {
+    if (bytes == nullptr) return cuda_error_invalid_value;
+    if (Driver::device_of(device) < 0) return cuda_error_invalid_device;
+    *bytes = settings().device_bytes;
+    return cuda_success;
+  });
 }
 
 }  // namespace penstock::fake

@@ -10,7 +10,10 @@
 namespace penstock::fake {
 
 inline Driver& driver() { return Driver::instance(); }
-// The name of a call is its symbol, without the suffix of a version.
-inline CudaResult enter(const char* name, Needs needs) { return driver().enter(name, needs); }
+// An exported function. The name of a call is its symbol, without the suffix of a version.
+template <class Body>
+CudaResult answer(const char* name, Needs needs, const Body& body) {
+  return driver().call(name, needs, body);
+}
 
 }  // namespace penstock::fake

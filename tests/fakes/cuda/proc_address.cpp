@@ -136,17 +136,18 @@ CudaResult get(const char* symbol, void** address, int version, std::uint64_t fl
 
 FAKE_EXPORT CudaResult cuGetProcAddress_v2(const char* symbol, void** address, int version,
                                            std::uint64_t flags, int* status) {
-  if (const CudaResult bad = enter("cuGetProcAddress", Needs::nothing); bad != 0 && !settings().stub)
-    return bad;
-  return get(symbol, address, version, flags, status);
+  const auto look = [&] { return get(symbol, address, version, flags, status); };
+  const CudaResult result = answer("cuGetProcAddress", Needs::nothing, look);
+  return settings().stub ? look() : result;
 }
 
 // Of 11.3. The first form says "not found" by its result.
 FAKE_EXPORT CudaResult cuGetProcAddress(const char* symbol, void** address, int version,
                                         std::uint64_t flags) {
-  if (const CudaResult bad = enter("cuGetProcAddress", Needs::nothing)) return bad;
-  const CudaResult result = get(symbol, address, version, flags, nullptr);
-  return result == cuda_success && *address == nullptr ? CudaResult{cuda_error_not_found} : result;
+  return answer("cuGetProcAddress", Needs::nothing, [&]() -> CudaResult {
+    const CudaResult result = get(symbol, address, version, flags, nullptr);
+    return result == cuda_success && *address == nullptr ? CudaResult{cuda_error_not_found} : result;
+  });
 }
 
 }  // namespace penstock::fake

@@ -55,7 +55,7 @@ CudaResult Driver::context_problem() {
   return context.code();
 }
 
-CudaResult Driver::enter(const char* name, Needs needs) {
+CudaResult Driver::enter(const char* name, Needs needs, CudaResult& late) {
   settings().callers.check(name);
   const Fault fault = FaultPlan::instance().next(name);
   if (fault.kind == Fault::Kind::kills_context) {
@@ -63,6 +63,7 @@ CudaResult Driver::enter(const char* name, Needs needs) {
     return fault.code;
   }
   if (fault.kind == Fault::Kind::answer) return fault.code;
+  if (fault.kind == Fault::Kind::late_answer) late = fault.code;
   if (settings().stub) return cuda_error_stub_library;
   if (needs == Needs::nothing) return cuda_success;
   {

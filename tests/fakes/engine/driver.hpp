@@ -25,7 +25,16 @@ class Driver {
 
   // 0, or what the exported function must return at once: injected faults, the stub's answer, a call before init or in
   // a forked child, no or a dead current context. Also counts the call.
-  CudaResult enter(const char* name, Needs needs);
+  // `late`: what it returns instead of its own answer, once it has done what it does.
+  CudaResult enter(const char* name, Needs needs, CudaResult& late);
+  // The whole of an exported function.
+  template <class Body>
+  CudaResult call(const char* name, Needs needs, const Body& body) {
+    CudaResult late = cuda_success;
+    if (const CudaResult bad = enter(name, needs, late)) return bad;
+    const CudaResult result = body();
+    return late != cuda_success ? late : result;
+  }
   CudaResult init();
 
   // Device of the machine for an ordinal, or -1.
@@ -64,6 +73,7 @@ class Driver {
 struct ThreadState {
   std::vector<Context*> contexts;
   int ordinal = 0;
+  int last_error = 0;  // HIP's, as hipGetLastError gives it.
 };
 ThreadState& this_thread();
 

@@ -50,8 +50,10 @@ FaultPlan::Rule FaultPlan::parse(std::string_view text) {
   } else if (action == "kill") {
     rule.fault.kind = Fault::Kind::kill;
   } else {
-    rule.fault.kind = action.ends_with('!') ? Fault::Kind::kills_context : Fault::Kind::answer;
-    if (action.ends_with('!')) action.remove_suffix(1);
+    rule.fault.kind = action.ends_with('!')   ? Fault::Kind::kills_context
+                      : action.ends_with('~') ? Fault::Kind::late_answer
+                                              : Fault::Kind::answer;
+    if (rule.fault.kind != Fault::Kind::answer) action.remove_suffix(1);
     rule.fault.code = static_cast<int>(number(action));
   }
   return rule;

@@ -3,7 +3,7 @@
 //
 // The plan is a list, separated by ';', of NAME:ACTION[@WHEN]. NAME is a symbol, `*` for each of them, or `copy` and
 // `kernel` for work when it runs on a stream. ACTION is a number (answered instead of doing anything), a number and `!`
-// (that, and the current context is dead with that code from then on), `hang` (the call never returns) or `kill` (the
+// (that, and the current context is dead with that code from then on), a number and `~` (answered once it is done), `hang` (the call never returns) or `kill` (the
 // process dies by SIGKILL). WHEN is the count of the call, from 1; `4+` from the fourth on; without it always.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace penstock::fake {
 
 struct Fault {
-  enum class Kind : std::uint8_t { none, answer, kills_context, hang, kill };
+  enum class Kind : std::uint8_t { none, answer, late_answer, kills_context, hang, kill };
   Kind kind = Kind::none;
   int code = 0;
 };

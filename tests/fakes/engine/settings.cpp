@@ -72,6 +72,7 @@ Quirks quirks_of_hip(int version) {
   quirks.coarse_access = true;
   quirks.unmaps_one = version < 70'000'000;
   quirks.dies_on_unknown_address = version < 70'000'000;
+  quirks.keeps_last_failure = version >= 70'000'000;
   return quirks;
 }
 
@@ -91,7 +92,8 @@ void change_quirks(Quirks& quirks, const char* text) {
                             {"current_device", &Quirks::current_device},
                             {"coarse_access", &Quirks::coarse_access},
                             {"unmaps_one", &Quirks::unmaps_one},
-                            {"dies_on_unknown_address", &Quirks::dies_on_unknown_address}};
+                            {"dies_on_unknown_address", &Quirks::dies_on_unknown_address},
+                            {"keeps_last_failure", &Quirks::keeps_last_failure}};
   for (std::string_view rest(text); !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));

@@ -33,6 +33,7 @@ struct Quirks {
   bool coarse_access = false;    // Access only in multiples of the recommended granularity.
   bool unmaps_one = false;       // Below 7.0: an unmap is of one mapping, whole.
   bool dies_on_unknown_address = false;  // Old runtimes follow a null pointer.
+  bool keeps_last_failure = false;       // 7.x: later successes leave the thread's last error alone.
 };
 
 struct Settings {

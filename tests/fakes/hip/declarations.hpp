@@ -23,6 +23,7 @@ FAKE_EXPORT HipResult hipGetDevice(int* device);
 FAKE_EXPORT HipResult hipDeviceSynchronize();
 FAKE_EXPORT HipResult hipDeviceReset();
 FAKE_EXPORT HipResult hipGetLastError();
+FAKE_EXPORT HipResult hipPeekAtLastError();
 FAKE_EXPORT HipResult hipMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes);
 FAKE_EXPORT HipResult hipMemGetAllocationGranularity(std::size_t* bytes, const HipMemProperties* properties,
                                                      int option);

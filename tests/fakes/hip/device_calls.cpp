@@ -6,6 +6,7 @@
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "tests/fakes/engine/ledger.hpp"
 #include "tests/fakes/hip/entry.hpp"
@@ -71,15 +72,17 @@ HipResult attribute_of(int attribute, int device, int* value) {
 
 // Answers before initialisation, and with no device.
 FAKE_EXPORT HipResult hipRuntimeGetVersion(int* version) {
-  if (const HipResult bad = enter("hipRuntimeGetVersion", Needs::nothing)) return bad;
-  if (version == nullptr) return hip_error_invalid_value;
-  *version = settings().version;
-  return hip_success;
+  return answer("hipRuntimeGetVersion", Needs::nothing, [&]() -> HipResult {
+    if (version == nullptr) return hip_error_invalid_value;
+    *version = settings().version;
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipInit(unsigned flags) {
-  if (const HipResult bad = enter("hipInit", Needs::nothing)) return bad;
-  return flags != 0 ? HipResult{hip_error_invalid_value} : driver().init();
+  return answer("hipInit", Needs::nothing, [&]() -> HipResult {
+    return flags != 0 ? HipResult{hip_error_invalid_value} : driver().init();
+  });
 }
 
 FAKE_EXPORT const char* hipGetErrorName(HipResult error) {
@@ -93,113 +96,124 @@ FAKE_EXPORT const char* hipGetErrorString(HipResult error) {
 }
 
 FAKE_EXPORT HipResult hipGetDeviceCount(int* count) {
-  if (count == nullptr) return hip_error_invalid_value;
-  *count = 0;
-  if (const HipResult bad = enter("hipGetDeviceCount", Needs::init)) return bad;
-  *count = static_cast<int>(settings().visible.size());
-  return hip_success;
+  if (count != nullptr) *count = 0;
+  return answer("hipGetDeviceCount", Needs::init, [&]() -> HipResult {
+    if (count == nullptr) return hip_error_invalid_value;
+    *count = static_cast<int>(settings().visible.size());
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceGet(HipDevice* device, int ordinal) {
-  if (const HipResult bad = enter("hipDeviceGet", Needs::init)) return bad;
-  if (device == nullptr) return hip_error_invalid_value;
-  if (Driver::device_of(ordinal) < 0) return hip_error_invalid_device;
-  *device = ordinal;
-  return hip_success;
+  return answer("hipDeviceGet", Needs::init, [&]() -> HipResult {
+    if (device == nullptr) return hip_error_invalid_value;
+    if (Driver::device_of(ordinal) < 0) return hip_error_invalid_device;
+    *device = ordinal;
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceGetName(char* name, int length, HipDevice device) {
-  if (const HipResult bad = enter("hipDeviceGetName", Needs::init)) return bad;
-  if (name == nullptr || length <= 0) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  std::snprintf(name, static_cast<std::size_t>(length), "Fake HIP GPU %d", Driver::device_of(device));
-  return hip_success;
+  return answer("hipDeviceGetName", Needs::init, [&]() -> HipResult {
+    if (name == nullptr || length <= 0) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    std::snprintf(name, static_cast<std::size_t>(length), "Fake HIP GPU %d", Driver::device_of(device));
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceGetAttribute(int* value, int attribute, int device) {
-  if (const HipResult bad = enter("hipDeviceGetAttribute", Needs::init)) return bad;
-  if (value == nullptr) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  return attribute_of(attribute, Driver::device_of(device), value);
+  return answer("hipDeviceGetAttribute", Needs::init, [&]() -> HipResult {
+    if (value == nullptr) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    return attribute_of(attribute, Driver::device_of(device), value);
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceGetUuid(HipUuid* uuid, HipDevice device) {
-  if (const HipResult bad = enter("hipDeviceGetUuid", Needs::init)) return bad;
-  if (uuid == nullptr) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  const auto bytes = uuid_of(Driver::device_of(device));
-  std::memcpy(uuid->bytes, bytes.data(), bytes.size());
-  return hip_success;
+  return answer("hipDeviceGetUuid", Needs::init, [&]() -> HipResult {
+    if (uuid == nullptr) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    const auto bytes = uuid_of(Driver::device_of(device));
+    std::memcpy(uuid->bytes, bytes.data(), bytes.size());
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceGetPCIBusId(char* id, int length, int device) {
-  if (const HipResult bad = enter("hipDeviceGetPCIBusId", Needs::init)) return bad;
-  if (id == nullptr || length < 13) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  std::snprintf(id, static_cast<std::size_t>(length), "%s",
-                pci_address_of(Driver::device_of(device)).c_str());
-  return hip_success;
+  return answer("hipDeviceGetPCIBusId", Needs::init, [&]() -> HipResult {
+    if (id == nullptr || length < 13) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    std::snprintf(id, static_cast<std::size_t>(length), "%s",
+                  pci_address_of(Driver::device_of(device)).c_str());
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceTotalMem(std::size_t* bytes, HipDevice device) {
-  if (const HipResult bad = enter("hipDeviceTotalMem", Needs::init)) return bad;
-  if (bytes == nullptr) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  *bytes = settings().device_bytes;
-  return hip_success;
+  return answer("hipDeviceTotalMem", Needs::init, [&]() -> HipResult {
+    if (bytes == nullptr) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    *bytes = settings().device_bytes;
+    return hip_success;
+  });
 }
 
 // Writes what a runtime of 6.x and 7.x writes: 1472 bytes.
 FAKE_EXPORT HipResult hipGetDevicePropertiesR0600(HipDeviceProperties600* properties, int device) {
-  if (const HipResult bad = enter("hipGetDevicePropertiesR0600", Needs::init)) return bad;
-  if (properties == nullptr) return hip_error_invalid_value;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  std::memset(static_cast<void*>(properties), 0, 1472);
-  std::snprintf(properties->name, sizeof properties->name, "Fake HIP GPU %d", Driver::device_of(device));
-  const auto uuid = uuid_of(Driver::device_of(device));
-  std::memcpy(properties->uuid.bytes, uuid.data(), uuid.size());
-  std::snprintf(properties->architecture, sizeof properties->architecture, "gfx90a:sramecc+:xnack-");
-  return hip_success;
+  return answer("hipGetDevicePropertiesR0600", Needs::init, [&]() -> HipResult {
+    if (properties == nullptr) return hip_error_invalid_value;
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    std::memset(static_cast<void*>(properties), 0, 1472);
+    std::snprintf(properties->name, sizeof properties->name, "Fake HIP GPU %d", Driver::device_of(device));
+    const auto uuid = uuid_of(Driver::device_of(device));
+    std::memcpy(properties->uuid.bytes, uuid.data(), uuid.size());
+    std::snprintf(properties->architecture, sizeof properties->architecture, "gfx90a:sramecc+:xnack-");
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipSetDevice(int device) {
-  if (const HipResult bad = enter("hipSetDevice", Needs::init)) return bad;
-  if (Driver::device_of(device) < 0) return hip_error_invalid_device;
-  this_thread().ordinal = device;
-  return hip_success;
+  return answer("hipSetDevice", Needs::init, [&]() -> HipResult {
+    if (Driver::device_of(device) < 0) return hip_error_invalid_device;
+    this_thread().ordinal = device;
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipGetDevice(int* device) {
-  if (const HipResult bad = enter("hipGetDevice", Needs::init)) return bad;
-  if (device == nullptr) return hip_error_invalid_value;
-  *device = this_thread().ordinal;
-  return hip_success;
+  return answer("hipGetDevice", Needs::init, [&]() -> HipResult {
+    if (device == nullptr) return hip_error_invalid_value;
+    *device = this_thread().ordinal;
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipDeviceSynchronize() {
-  if (const HipResult bad = enter("hipDeviceSynchronize", Needs::context)) return bad;
-  return driver().current().synchronize();
+  return answer("hipDeviceSynchronize", Needs::context,
+                [&]() -> HipResult { return driver().current().synchronize(); });
 }
 
 FAKE_EXPORT HipResult hipDeviceReset() {
-  if (const HipResult bad = enter("hipDeviceReset", Needs::init)) return bad;
-  driver().reset_primary(Driver::device_of(this_thread().ordinal));
-  return hip_success;
+  return answer("hipDeviceReset", Needs::init, [&]() -> HipResult {
+    driver().reset_primary(Driver::device_of(this_thread().ordinal));
+    return hip_success;
+  });
 }
 
-FAKE_EXPORT HipResult hipGetLastError() {
-  if (const HipResult bad = enter("hipGetLastError", Needs::init)) return bad;
-  return driver().current().code();
-}
+FAKE_EXPORT HipResult hipGetLastError() { return std::exchange(this_thread().last_error, hip_success); }
+
+FAKE_EXPORT HipResult hipPeekAtLastError() { return this_thread().last_error; }
 
 FAKE_EXPORT HipResult hipMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  if (const HipResult bad = enter("hipMemGetInfo", Needs::context)) return bad;
-  if (free_bytes == nullptr || total_bytes == nullptr) return hip_error_invalid_value;
-  const std::scoped_lock lock(driver().mutex);
-  const std::uint64_t used = Ledger::instance().used_bytes(driver().current().device());
-  *total_bytes = settings().device_bytes;
-  *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
-  return hip_success;
+  return answer("hipMemGetInfo", Needs::context, [&]() -> HipResult {
+    if (free_bytes == nullptr || total_bytes == nullptr) return hip_error_invalid_value;
+    const std::scoped_lock lock(driver().mutex);
+    const std::uint64_t used = Ledger::instance().used_bytes(driver().current().device());
+    *total_bytes = settings().device_bytes;
+    *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
+    return hip_success;
+  });
 }
 
 }  // namespace penstock::fake

@@ -10,8 +10,15 @@
 namespace penstock::fake {
 
 inline Driver& driver() { return Driver::instance(); }
-// The name of a call is its symbol.
-inline HipResult enter(const char* name, Needs needs) { return driver().enter(name, needs); }
+// An exported function. The name of a call is its symbol. What it answers is the thread's last error; from 7.0 on only where
+// that is one, and the last one stays until it is asked for.
+template <class Body>
+HipResult answer(const char* name, Needs needs, const Body& body) {
+  const HipResult result = driver().call(name, needs, body);
+  const bool failed = result != hip_success && result != hip_error_not_ready;
+  if (failed || !settings().quirks.keeps_last_failure) this_thread().last_error = result;
+  return result;
+}
 
 // Memory calls: nearly everything is an invalid value here.
 inline HipResult coarse(CudaResult code) {

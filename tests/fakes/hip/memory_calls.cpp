@@ -50,118 +50,130 @@ void require_current(int ordinal) {
 
 FAKE_EXPORT HipResult hipMemGetAllocationGranularity(std::size_t* bytes, const HipMemProperties* properties,
                                                      int option) {
-  if (const HipResult bad = enter("hipMemGetAllocationGranularity", Needs::vmm)) return bad;
-  if (bytes == nullptr || properties == nullptr) return hip_error_invalid_value;
-  if (const CudaResult bad = check_properties(read_properties(properties))) return coarse(bad);
-  if (option != hip_mem_granularity_minimum && option != hip_mem_granularity_recommended)
-    return hip_error_invalid_value;
-  *bytes = option == hip_mem_granularity_minimum ? settings().granularity_minimum
-                                                 : settings().granularity_recommended;
-  return hip_success;
+  return answer("hipMemGetAllocationGranularity", Needs::vmm, [&]() -> HipResult {
+    if (bytes == nullptr || properties == nullptr) return hip_error_invalid_value;
+    if (const CudaResult bad = check_properties(read_properties(properties))) return coarse(bad);
+    if (option != hip_mem_granularity_minimum && option != hip_mem_granularity_recommended)
+      return hip_error_invalid_value;
+    *bytes = option == hip_mem_granularity_minimum ? settings().granularity_minimum
+                                                   : settings().granularity_recommended;
+    return hip_success;
+  });
 }
 
 FAKE_EXPORT HipResult hipMemCreate(HipMemHandle* handle, std::size_t size, const HipMemProperties* properties,
                                    unsigned long long flags) {
-  if (const HipResult bad = enter("hipMemCreate", Needs::vmm)) return bad;
-  if (handle == nullptr || properties == nullptr) return hip_error_invalid_value;
-  const CudaMemProperties read = read_properties(properties);
-  const std::scoped_lock lock(driver().mutex);
-  Handles::Value made = 0;
-  if (const CudaResult bad = check_properties(read)) return coarse(bad);
-  require_current(read.location.id);
-  const CudaResult result = driver().handles.create(size, read, flags, &made);
-  if (result == cuda_success) *handle = handle_of(made);
-  return coarse(result);
+  return answer("hipMemCreate", Needs::vmm, [&]() -> HipResult {
+    if (handle == nullptr || properties == nullptr) return hip_error_invalid_value;
+    const CudaMemProperties read = read_properties(properties);
+    const std::scoped_lock lock(driver().mutex);
+    Handles::Value made = 0;
+    if (const CudaResult bad = check_properties(read)) return coarse(bad);
+    require_current(read.location.id);
+    const CudaResult result = driver().handles.create(size, read, flags, &made);
+    if (result == cuda_success) *handle = handle_of(made);
+    return coarse(result);
+  });
 }
 
 FAKE_EXPORT HipResult hipMemRelease(HipMemHandle handle) {
-  if (const HipResult bad = enter("hipMemRelease", Needs::vmm)) return bad;
-  const std::scoped_lock lock(driver().mutex);
-  return driver().handles.release(value_of(handle));
+  return answer("hipMemRelease", Needs::vmm, [&]() -> HipResult {
+    const std::scoped_lock lock(driver().mutex);
+    return driver().handles.release(value_of(handle));
+  });
 }
 
 FAKE_EXPORT HipResult hipMemExportToShareableHandle(void* shareable, HipMemHandle handle, int type,
                                                     unsigned long long flags) {
-  if (const HipResult bad = enter("hipMemExportToShareableHandle", Needs::vmm)) return bad;
-  const std::scoped_lock lock(driver().mutex);
-  return coarse(driver().handles.export_fd(value_of(handle), type, flags, static_cast<int*>(shareable)));
+  return answer("hipMemExportToShareableHandle", Needs::vmm, [&]() -> HipResult {
+    const std::scoped_lock lock(driver().mutex);
+    return coarse(driver().handles.export_fd(value_of(handle), type, flags, static_cast<int*>(shareable)));
+  });
 }
 
 FAKE_EXPORT HipResult hipMemImportFromShareableHandle(HipMemHandle* handle, void* shareable, int type) {
-  if (const HipResult bad = enter("hipMemImportFromShareableHandle", Needs::vmm)) return bad;
-  if (handle == nullptr) return hip_error_invalid_value;
-  const int fd = descriptor_of(shareable);
-  const std::scoped_lock lock(driver().mutex);
-  Handles::Value made = 0;
-  const CudaResult result = driver().handles.import_fd(fd, type, &made);
-  if (result == cuda_success) *handle = handle_of(made);
-  return coarse(result);
+  return answer("hipMemImportFromShareableHandle", Needs::vmm, [&]() -> HipResult {
+    if (handle == nullptr) return hip_error_invalid_value;
+    const int fd = descriptor_of(shareable);
+    const std::scoped_lock lock(driver().mutex);
+    Handles::Value made = 0;
+    const CudaResult result = driver().handles.import_fd(fd, type, &made);
+    if (result == cuda_success) *handle = handle_of(made);
+    return coarse(result);
+  });
 }
 
 FAKE_EXPORT HipResult hipMemAddressReserve(HipAddress* address, std::size_t size, std::size_t alignment,
                                            HipAddress wanted, unsigned long long flags) {
-  if (const HipResult bad = enter("hipMemAddressReserve", Needs::vmm)) return bad;
-  if (address == nullptr) return hip_error_invalid_value;
-  // A size that is no multiple of the granularity reads as a failed allocation.
-  if (size == 0 || size % settings().granularity_minimum != 0) return hip_error_out_of_memory;
-  std::uint64_t made = 0;
-  const CudaResult result = AddressSpace::instance().reserve(size, alignment, number(wanted), flags, &made);
-  if (result == cuda_success) *address = address_of(made);
-  return coarse(result);
+  return answer("hipMemAddressReserve", Needs::vmm, [&]() -> HipResult {
+    if (address == nullptr) return hip_error_invalid_value;
+    // A size that is no multiple of the granularity reads as a failed allocation.
+    if (size == 0 || size % settings().granularity_minimum != 0) return hip_error_out_of_memory;
+    std::uint64_t made = 0;
+    const CudaResult result = AddressSpace::instance().reserve(size, alignment, number(wanted), flags, &made);
+    if (result == cuda_success) *address = address_of(made);
+    return coarse(result);
+  });
 }
 
 FAKE_EXPORT HipResult hipMemAddressFree(HipAddress address, std::size_t size) {
-  if (const HipResult bad = enter("hipMemAddressFree", Needs::vmm)) return bad;
-  const CudaResult result = AddressSpace::instance().free(number(address), size);
-  return result == cuda_success ? HipResult{hip_success} : HipResult{hip_error_unknown};
+  return answer("hipMemAddressFree", Needs::vmm, [&]() -> HipResult {
+    const CudaResult result = AddressSpace::instance().free(number(address), size);
+    return result == cuda_success ? HipResult{hip_success} : HipResult{hip_error_unknown};
+  });
 }
 
 FAKE_EXPORT HipResult hipMemMap(HipAddress address, std::size_t size, std::size_t offset, HipMemHandle handle,
                                 unsigned long long flags) {
-  if (const HipResult bad = enter("hipMemMap", Needs::vmm)) return bad;
-  const std::scoped_lock lock(driver().mutex);
-  const auto allocation = driver().handles.find(value_of(handle), "hipMemMap");
-  return coarse(AddressSpace::instance().map(number(address), size, offset, *allocation, flags));
+  return answer("hipMemMap", Needs::vmm, [&]() -> HipResult {
+    const std::scoped_lock lock(driver().mutex);
+    const auto allocation = driver().handles.find(value_of(handle), "hipMemMap");
+    return coarse(AddressSpace::instance().map(number(address), size, offset, *allocation, flags));
+  });
 }
 
 FAKE_EXPORT HipResult hipMemUnmap(HipAddress address, std::size_t size) {
-  if (const HipResult bad = enter("hipMemUnmap", Needs::vmm)) return bad;
-  return coarse(AddressSpace::instance().unmap(number(address), size));
+  return answer("hipMemUnmap", Needs::vmm,
+                [&]() -> HipResult { return coarse(AddressSpace::instance().unmap(number(address), size)); });
 }
 
 FAKE_EXPORT HipResult hipMemSetAccess(HipAddress address, std::size_t size, const HipMemAccess* access,
                                       std::size_t count) {
-  if (const HipResult bad = enter("hipMemSetAccess", Needs::vmm)) return bad;
-  // The layouts are equal: hip_abi.h and cuda_abi.h assert the same sizes and offsets.
-  return coarse(AddressSpace::instance().set_access(number(address), size,
-                                                    reinterpret_cast<const CudaMemAccess*>(access), count));
+  return answer("hipMemSetAccess", Needs::vmm, [&]() -> HipResult {
+    // The layouts are equal: hip_abi.h and cuda_abi.h assert the same sizes and offsets.
+    return coarse(AddressSpace::instance().set_access(number(address), size,
+                                                      reinterpret_cast<const CudaMemAccess*>(access), count));
+  });
 }
 
 FAKE_EXPORT HipResult hipMemGetAccess(unsigned long long* flags, const HipMemLocation* location,
                                       HipAddress address) {
-  if (const HipResult bad = enter("hipMemGetAccess", Needs::vmm)) return bad;
-  if (location == nullptr) return hip_error_invalid_value;
-  return coarse(AddressSpace::instance().get_access(number(address),
-                                                    {.type = location->type, .id = location->id}, flags));
+  return answer("hipMemGetAccess", Needs::vmm, [&]() -> HipResult {
+    if (location == nullptr) return hip_error_invalid_value;
+    return coarse(AddressSpace::instance().get_access(number(address),
+                                                      {.type = location->type, .id = location->id}, flags));
+  });
 }
 
 // Memory of the simple kind, where VMM is missing.
 FAKE_EXPORT HipResult hipMalloc(HipAddress* address, std::size_t size) {
-  if (const HipResult bad = enter("hipMalloc", Needs::context)) return bad;
-  if (address == nullptr) return hip_error_invalid_value;
-  std::uint64_t made = 0;
-  const std::scoped_lock lock(driver().mutex);
-  const CudaResult result = AddressSpace::instance().allocate(driver().current().device(), size, &made);
-  if (result == cuda_success) *address = address_of(made);
-  return coarse(result);
+  return answer("hipMalloc", Needs::context, [&]() -> HipResult {
+    if (address == nullptr) return hip_error_invalid_value;
+    std::uint64_t made = 0;
+    const std::scoped_lock lock(driver().mutex);
+    const CudaResult result = AddressSpace::instance().allocate(driver().current().device(), size, &made);
+    if (result == cuda_success) *address = address_of(made);
+    return coarse(result);
+  });
 }
 
 FAKE_EXPORT HipResult hipFree(HipAddress address) {
-  if (const HipResult bad = enter("hipFree", Needs::context)) return bad;
-  if (address == nullptr) return hip_success;
-  const HipResult result = driver().current().synchronize();
-  AddressSpace::instance().release(number(address));
-  return result;
+  return answer("hipFree", Needs::context, [&]() -> HipResult {
+    if (address == nullptr) return hip_success;
+    const HipResult result = driver().current().synchronize();
+    AddressSpace::instance().release(number(address));
+    return result;
+  });
 }
 
 }  // namespace penstock::fake

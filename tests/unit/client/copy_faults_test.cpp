@@ -103,6 +103,10 @@ TEST_F(ClientFaults, EachErrorOfCopyingATableHasAForeseenOutcomeAndLeavesNothing
       [&](const fake::DocumentedCall& call, const std::string& plan, CopyOutcome outcome) {
         EXPECT_TRUE(foreseen.at(call.cuda != nullptr ? call.cuda : call.hip).contains(outcome))
             << plan << ": " << static_cast<int>(outcome);
+        // Where its own look failed it knows.
+        EXPECT_TRUE(outcome == no_context || last_error() == 0)
+            << plan << ": the program would take it for its own";
+        clear_last_error();
       });
   EXPECT_EQ(table.run(), done);
 }

@@ -176,6 +176,7 @@ TEST_F(ClientFaults, EachErrorOfMappingHasAForeseenOutcomeAndLeavesNothing) {
       [&](const fake::DocumentedCall& call, const std::string& plan, Outcome outcome) {
         const auto& outcomes = foreseen.at(call.cuda != nullptr ? call.cuda : call.hip);
         EXPECT_TRUE(outcomes.contains(outcome)) << plan << ": " << name_of(outcome);
+        EXPECT_EQ(last_error(), 0) << plan << ": the program would take it for its own";
       });
   EXPECT_EQ(table.run(), done);
 }

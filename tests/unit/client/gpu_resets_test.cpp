@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that ends its context of a fake GPU, or resets the device, while its tables are open: they can be used, unmapped
 // and ended all the same.
-#include <dlfcn.h>
-
 #include "service/client/program_context.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/unit/client/gpu_pages.hpp"
@@ -24,8 +22,7 @@ class GpuResets : public GpuPages {
   }
   void reset() {
     if (is_hip()) {
-      const auto call = reinterpret_cast<int (*)()>(symbol("hipDeviceReset"));
-      ASSERT_EQ(call(), 0);
+      ASSERT_EQ(call("hipDeviceReset"), 0);
     } else {
       const auto call = reinterpret_cast<int (*)(int)>(symbol("cuDevicePrimaryCtxReset_v2"));
       ASSERT_EQ(call(0), 0);
@@ -44,15 +41,6 @@ class GpuResets : public GpuPages {
 
   std::unique_ptr<DriverContext> context_;
   StreamHandle stream_{};
-
- private:
-  static void* symbol(const char* name) {
-    void* library = nullptr;
-    for (const char* const file : {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6"}) {
-      if (library == nullptr) library = ::dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-    }
-    return ::dlsym(library, name);
-  }
 };
 
 TEST_F(GpuResets, PagesThatWereUnpinnedBeforeGo) {

@@ -96,6 +96,7 @@ TEST(HipQuirks, FollowTheVersion) {
     EXPECT_EQ(of(major, minor).support, HipSupport::full);
     EXPECT_EQ(of(major, minor).import, HipImport::by_pointer);
     EXPECT_EQ(of(major, minor).unmaps_one_by_one, major == 6);
+    EXPECT_EQ(of(major, minor).keeps_last_failure, major == 7);
   }
   EXPECT_EQ(of(7, 1).support, HipSupport::full);
   EXPECT_EQ(of(7, 1).import, HipImport::by_value);
@@ -106,6 +107,7 @@ TEST(HipQuirks, FollowTheVersion) {
     EXPECT_EQ(of(major, minor).import, HipImport::by_value);
     EXPECT_EQ(of(major, minor).descriptors_per_frame, 2u);
     EXPECT_FALSE(of(major, minor).unmaps_one_by_one);
+    EXPECT_TRUE(of(major, minor).keeps_last_failure);
     EXPECT_EQ(of(major, minor).why, "");
   }
   for (const auto& [major, minor] : {std::pair{6, 2}, {7, 0}, {7, 1}}) {

@@ -125,6 +125,7 @@ static_assert(same_shape<HipSetDevice, decltype(&hipSetDevice)>);
 static_assert(same_shape<HipGetDevice, decltype(&hipGetDevice)>);
 static_assert(same_shape<HipDeviceSynchronize, decltype(&hipDeviceSynchronize)>);
 static_assert(same_shape<HipGetLastError, decltype(&hipGetLastError)>);
+static_assert(same_shape<HipPeekAtLastError, decltype(&hipPeekAtLastError)>);
 static_assert(same_shape<HipMemGetAllocationGranularity, decltype(&hipMemGetAllocationGranularity)>);
 static_assert(same_shape<HipMemCreate, decltype(&hipMemCreate)>);
 static_assert(same_shape<HipMemRelease, decltype(&hipMemRelease)>);

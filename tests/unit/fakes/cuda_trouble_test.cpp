@@ -47,6 +47,13 @@ TEST_F(FakeCudaTroubleDeathTest, ACallMayHangOrKill) {
   EXPECT_EXIT(create(), ::testing::KilledBySignal(SIGKILL), "");
 }
 
+TEST_F(FakeCudaTroubleDeathTest, ACallMayBeRefusedOnceItIsDone) {
+  const CudaMemHandle handle = create();
+  penstock_fake_set_faults("cuMemRelease:999~@1");
+  EXPECT_EQ(cuMemRelease(handle), cuda_error_unknown);
+  penstock_fake_set_faults("");
+}
+
 TEST_F(FakeCudaTroubleDeathTest, NoDescriptorLeftReadsAsOutOfMemory) {
   EXPECT_EQ(cuMemRelease(create()), cuda_success);  // The ledger is open.
   EXPECT_EXIT(create_without_descriptors(), ::testing::ExitedWithCode(cuda_error_out_of_memory), "");
