@@ -70,8 +70,7 @@ Result<> WriterLoop::take_commands() {
   }
   filler_->flush();
   // What it was busy with may have ended since it said so. Nothing will tell that again.
-  filler_moved_ = TRY(answer_reached());
-  return {};
+  return answer_reached();
 }
 
 Result<bool> WriterLoop::carry_out(std::size_t index) {
@@ -90,6 +89,7 @@ Result<bool> WriterLoop::carry_out(std::size_t index) {
     fail(command, *failure);
     return true;
   }
+  filler_moved_ = false;
   const Result<FenceId> own = start(command, descriptor);
   if (!own && own.error().code == Errc::busy) return false;
   if (!own) return own.error();
@@ -235,10 +235,9 @@ Result<> WriterLoop::stage(const WriterCommand& command, const UniqueFd& descrip
   return filler_->use_staging(staging_.bytes(), descriptor.get());
 }
 
-// Whether the filler has reached more since it was asked last.
-Result<bool> WriterLoop::answer_reached() {
+Result<> WriterLoop::answer_reached() {
   const FenceId own = TRY(filler_->reached());
-  const bool moved = std::exchange(reached_, own) != own;
+  if (std::exchange(reached_, own) != own) filler_moved_ = true;
   FenceId done{};
   while (!in_flight_.empty() && in_flight_.front().own <= own) {
     const InFlight work = in_flight_.front();
@@ -262,7 +261,7 @@ Result<bool> WriterLoop::answer_reached() {
     answers_.push_back(answer);
   }
   if (done != FenceId{}) answers_.push_back({.kind = WriterAnswerKind::reached, .fence = done});
-  return moved;
+  return {};
 }
 
 Result<> WriterLoop::send_answers() {

@@ -59,7 +59,7 @@ class WriterLoop {
   Result<FenceId> start_source(const WriterCommand& command, const UniqueFd& descriptor);
   std::span<const std::byte> source_of(const WriterCommand& command) const;
   Result<> stage(const WriterCommand& command, const UniqueFd& descriptor);
-  Result<bool> answer_reached();
+  Result<> answer_reached();
   Result<> send_answers();
 
   WriterChannel channel_;
@@ -70,7 +70,7 @@ class WriterLoop {
   ReceivedCommands received_;
   std::size_t next_ = 0;       // Of received_.
   FenceId reached_{};          // The filler's.
-  bool filler_moved_ = false;  // Since it was last asked to do something.
+  bool filler_moved_ = false;  // Since it was last told to do something.
   std::deque<InFlight> in_flight_;
   std::deque<WriterAnswer> answers_;
 };

@@ -1,86 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writer's loop over host memory, on a thread of the test, with the test in the place of the service.
-#include <array>
-#include <cstring>
-#include <future>
-#include <optional>
-#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include "dataplane/base/check.hpp"
-#include "dataplane/base/event_fd.hpp"
-#include "dataplane/base/memfd.hpp"
 #include "dataplane/kernels/convert.hpp"
-#include "dataplane/writer/host_filler.hpp"
-#include "dataplane/writer/writer_loop.hpp"
-#include "tests/support/drive_device.hpp"
+#include "tests/unit/writer/writer_loop_rig.hpp"
 
 namespace penstock {
 namespace {
-
-constexpr std::uint64_t frame_bytes = 16 * 4096;
-
-struct SharedMemory {
-  explicit SharedMemory(std::uint64_t bytes, std::byte content = std::byte{0}) {
-    auto made = create_memfd("memory", bytes);
-    CHECK(made.has_value());
-    file = *std::move(made);
-    auto mapped = Mapping::shared(file.get(), bytes, Access::read_write);
-    CHECK(mapped.has_value());
-    memory = *std::move(mapped);
-    std::memset(memory.data(), static_cast<int>(content), bytes);
-  }
-  UniqueFd file;
-  Mapping memory;
-};
-
-class WriterLoopTest : public testing::Test {
- protected:
-  void SetUp() override {
-    auto ends = WriterChannel::make_pair();
-    ASSERT_TRUE(ends.has_value());
-    service_ = std::move(ends->first);
-    ended_ = std::async(std::launch::async, [this, socket = std::move(ends->second)]() mutable {
-      WriterLoop loop(WriterChannel(std::move(socket)), std::move(filler_));
-      return loop.run();
-    });
-    EXPECT_EQ(next().kind, WriterAnswerKind::ready);
-  }
-  void TearDown() override { service_ = WriterChannel(); }
-
-  void say(const WriterCommand& command, int descriptor = -1) {
-    ASSERT_TRUE(service_.send(std::span(&command, 1), std::span(&descriptor, descriptor < 0 ? 0 : 1)));
-  }
-  WriterAnswer next() {
-    if (read_ == received_.count) {
-      read_ = 0;
-      CHECK(wait_readable(service_.fd()));
-      CHECK(service_.receive(received_).has_value());
-    }
-    return received_.answers[read_++];
-  }
-  void map_fresh(FrameId frame, const SharedMemory& memory, std::uint64_t fence) {
-    say({.op = WriterOp::map, .fresh = true, .frame = frame, .fence = FenceId{fence}, .bytes = frame_bytes},
-        memory.file.get());
-  }
-  void expect_reached(std::uint64_t fence) {
-    const WriterAnswer answer = next();
-    EXPECT_EQ(answer.kind, WriterAnswerKind::reached);
-    EXPECT_EQ(answer.fence, FenceId{fence});
-  }
-  void expect_end() {
-    EXPECT_EQ(next().kind, WriterAnswerKind::failed);
-    EXPECT_FALSE(ended_.get().has_value());
-  }
-
-  std::unique_ptr<HostFiller> filler_ = std::make_unique<HostFiller>();  // Until SetUp.
-  WriterChannel service_;
-  std::future<Result<>> ended_;
-  ReceivedAnswers received_;
-  std::size_t read_ = 0;
-};
 
 TEST_F(WriterLoopTest, EndsWellWhenTheServiceHangsUp) {
   service_ = WriterChannel();
@@ -127,68 +56,6 @@ class NoSums final : public HostFiller {
  private:
   const Error error_;
 };
-
-// Has room for one sum, which ends when the next one has just been refused.
-class OneSumAtATime final : public HostFiller {
- public:
-  int event_fd() const override { return wake_.fd(); }
-  Result<FenceId> checksum(FrameId frame) override {
-    if (open_) return Error{Errc::busy, 0, "checksum"};
-    open_ = TRY(HostFiller::checksum(frame));
-    return *open_;
-  }
-  void flush() override {
-    if (!open_) return;
-    open_has_ended_ = true;
-    wake_.signal();
-  }
-  Result<FenceId> reached() override {
-    wake_.consume();
-    if (open_ && !open_has_ended_) return FenceId{raw(*open_) - 1};
-    return HostFiller::reached();
-  }
-  std::optional<Result<std::uint64_t>> take_checksum(FenceId fence) override {
-    open_.reset();
-    open_has_ended_ = false;
-    return HostFiller::take_checksum(fence);
-  }
-
- private:
-  static EventFd make_wake() {
-    auto made = EventFd::create();
-    CHECK(made);
-    return *std::move(made);
-  }
-
-  const EventFd wake_ = make_wake();
-  std::optional<FenceId> open_;
-  bool open_has_ended_ = false;
-};
-
-class WriterLoopWithRoomForOne : public WriterLoopTest {
- protected:
-  void SetUp() override {
-    filler_ = std::make_unique<OneSumAtATime>();
-    WriterLoopTest::SetUp();
-  }
-};
-
-TEST_F(WriterLoopWithRoomForOne, WhatWasRefusedGoesOnThoughItsRoomCameBeforeTheWait) {
-  const SharedMemory frame(frame_bytes, std::byte{9});
-  map_fresh(FrameId{1}, frame, 1);
-  expect_reached(1);
-  std::array<WriterCommand, 3> sums;
-  for (std::uint64_t at = 0; at < sums.size(); ++at)
-    sums[at] = {.op = WriterOp::checksum, .frame = FrameId{1}, .fence = FenceId{2 + at}};
-  ASSERT_TRUE(service_.send(sums, {}));
-  for (const WriterCommand& sum : sums) {
-    const WriterAnswer answer = next();
-    EXPECT_EQ(answer.kind, WriterAnswerKind::checksum);
-    EXPECT_EQ(answer.fence, sum.fence);
-    EXPECT_EQ(answer.value, checksum(frame.memory.bytes()));
-    expect_reached(raw(sum.fence));
-  }
-}
 
 class WriterLoopWithoutSums : public WriterLoopTest {
  protected:
