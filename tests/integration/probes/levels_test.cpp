@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bpf/kernel_btf.hpp"
+#include "bpf/probe_plan.hpp"
 #include "dataplane/base/check.hpp"
 #include "dataplane/base/units.hpp"
 #include "tests/integration/probes/kernel_programs.hpp"
@@ -148,6 +150,9 @@ TEST_F(ProbeLevels, AllProbesAreAttachedHereAndSayHow) {
 }
 
 TEST_F(ProbeLevels, WhatLoadsAndMayNotBeAttachedGivesWayToTheNextAlternative) {
+  const Result<KernelBtf> types = KernelBtf::load();
+  if (!types || !types->symbols().first_argument("mm_filemap_fault"))
+    GTEST_SKIP() << "requires a kernel with the tracepoint mm_filemap_fault";
   const std::string told = test::in_child([] {
     deny_attaching();
     return KernelProbes::open(test::with_fault_times)
