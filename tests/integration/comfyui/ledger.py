@@ -30,7 +30,7 @@ assert link.service() is not None and recent_status()
 gpu = torch.device("cuda", 0)
 management.get_all_torch_devices = lambda *_, **__: [torch.device("cpu"), gpu]
 stand_ins = StandIns(management)
-management.free_memory = boundaries._around_free(management.free_memory, stand_ins)
+management.free_memory = boundaries._around_free(management.free_memory, management, stand_ins, boundaries._Loads())
 stand_ins.place()
 (entry,) = management.current_loaded_models
 before = entry.model.loaded_size()
