@@ -35,16 +35,21 @@ FOLDER = __file__.rpartition("/")[0] + "/custom_nodes"
 
 
 class _Finder:
-    """Waits for that module, and goes."""
+    """Waits for that module to be run, and goes. Others may ask where it is before that."""
+
+    asked = False
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "folder_paths":
+        if name != "folder_paths" or _Finder.asked:
             return None
-        sys.meta_path.remove(_Finder)
         from importlib.util import find_spec
 
-        spec = find_spec(name)
+        _Finder.asked = True
+        try:
+            spec = find_spec(name)
+        finally:
+            _Finder.asked = False
         if spec is not None and hasattr(spec.loader, "exec_module"):
             spec.loader.exec_module = _then_add(spec.loader.exec_module)
         return spec
@@ -53,6 +58,8 @@ class _Finder:
 def _then_add(before):
     def exec_module(module):
         before(module)
+        if _Finder in sys.meta_path:
+            sys.meta_path.remove(_Finder)
         listed = getattr(module, "folder_names_and_paths", None)
         if isinstance(listed, dict) and "custom_nodes" in listed:  # Else it is somebody else's module.
             folders = listed["custom_nodes"][0]

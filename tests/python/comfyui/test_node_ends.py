@@ -12,7 +12,7 @@ from typing import Any
 
 from comfyui.management import boundaries_of, modules
 from comfyui.seam import MIB, WithSeam
-from penstock_comfyui import boundaries, devices, holdings, lent_files, others, safe_points, tables, work, workers
+from penstock_comfyui import boundaries, devices, holdings, lent_files, others, reserve, safe_points, tables, work, workers
 from penstock_comfyui.link import link
 
 
@@ -142,14 +142,23 @@ class Growth(unittest.TestCase):
         self.assertEqual([8 * MIB, 108 * MIB], [nbytes for nbytes, _ in self.asked])
         self.assertLess(len(self.said) - self.said[::-1].index("booked") - 1, self.said.index("free"), "before it is made")
 
-    def test_where_all_is_unloaded_nothing_is_asked_for(self) -> None:
+    def test_where_all_is_unloaded_nothing_is_asked_for_and_what_was_booked_stays(self) -> None:
         def node() -> None:
             management = sys.modules["comfy.model_management"]
             management.free_memory(1e30, self.gpu)
             management.free_memory(MIB, None)
+            management.free_memory(MIB, SimpleNamespace(type="cpu", index=None))
+            self.assertEqual(8 * MIB, work.booked_bytes("gpu"))
 
         self.run_prompt(node)
         self.assertEqual([8 * MIB], [nbytes for nbytes, _ in self.asked])
+        self.assertEqual(0, work.booked_bytes("gpu"))
+
+    def test_what_the_user_wants_to_stay_free_is_booked_with_it(self) -> None:
+        reserve.keep_free({0: 3 * MIB, 1: 5 * MIB})
+        self.addCleanup(reserve.keep_free, {})
+        self.run_prompt(lambda: None)
+        self.assertEqual([11 * MIB], [nbytes for nbytes, _ in self.asked])
 
     def test_a_load_makes_room_for_what_it_has_booked(self) -> None:
         management = SimpleNamespace(minimum_inference_memory=lambda: 8 * MIB)

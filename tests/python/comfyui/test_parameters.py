@@ -84,6 +84,30 @@ class Parameters(WithReads):
         self.assertTrue(torch.equal(model[1].weight, given["0.weight"]))
         self.assertNotEqual(model[0].weight.data_ptr(), given["0.weight"].data_ptr())
 
+    def test_a_module_that_loads_another_one_leaves_ties_as_they_are(self) -> None:
+        class Outer(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def _load_from_state_dict(self, state_dict: Any, prefix: str, *_: Any) -> None:
+                self.inner.load_state_dict({"weight": state_dict[prefix + "weight"]})
+
+        given, tied = self.load(), self.two(torch.float32, torch.float32)
+        tied[1].weight = tied[0].weight
+        model = torch.nn.Sequential(Outer(torch.nn.Linear(SIDE, SIDE, bias=False)), tied)
+        self.comfy.sd.VAE(model, {"0.weight": given["0.weight"], "1.0.weight": given["1.weight"]})
+        self.assertEqual(given["0.weight"].data_ptr(), model[0].inner.weight.data_ptr())
+        self.assertIs(tied[0].weight, tied[1].weight)
+        self.assertTrue(torch.equal(tied[1].weight, given["1.weight"]))
+
+    def test_one_tensor_is_no_two_weights_of_a_module(self) -> None:
+        row = self.load()["0.weight"][0]
+        norm = torch.nn.LayerNorm(SIDE)
+        self.comfy.sd.VAE(norm, {"weight": row, "bias": row})
+        self.assertTrue(torch.equal(norm.weight, row) and torch.equal(norm.bias, row))
+        self.assertNotEqual(norm.weight.data_ptr(), norm.bias.data_ptr())
+
     def test_no_two_models_have_one_tensor(self) -> None:
         given, first, second = self.load(), self.two(torch.float32, torch.float32), self.two(torch.float32, torch.float32)
         self.comfy.sd.VAE(first, {"0.weight": given["0.weight"][:], "1.weight": given["1.weight"]})

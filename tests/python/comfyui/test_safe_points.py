@@ -139,7 +139,7 @@ class OnAGpu(WithAsks):
         self.assertEqual(16 * MIB, vbar.loaded_size())
 
     def test_room_for_what_is_computed_is_made_where_it_is_computed(self) -> None:
-        status = {"devices": [{"id": "cuda-0", "budget_bytes": 9, "used_bytes": 0}, {"id": "cuda-1", "budget_bytes": 9, "used_bytes": 8}]}
+        status = {"devices": [{"id": "cuda-0", "admissible_bytes": 9, "used_bytes": 0}, {"id": "cuda-1", "admissible_bytes": 9, "used_bytes": 8}]}
         service = unittest.mock.Mock()
         service.status.return_value = status
         service.admit.side_effect = [penstock.ExhaustedError("full"), unittest.mock.Mock()]

@@ -94,6 +94,16 @@ class Ledger(WithSeam):
         self.assertFalse(entry.model_unload(100 * MIB))
         self.assertEqual((0, 0), (self.daemon.device()["resident_bytes"], entry.model.loaded_size()))
 
+    def test_what_was_released_right_before_is_room_that_is_not_used(self) -> None:
+        """The device's budget follows a release by a moment."""
+        table = self.others_pages(8)
+        patcher = self.entry().model
+        for left in range(7, -1, -1):
+            self.assertEqual(PAGE, patcher.partially_unload("cpu", PAGE))
+            self.assertEqual(left * PAGE, self.daemon.device()["resident_bytes"])
+            others.release()
+        table.close()
+
     def test_bytes_told_are_those_that_went_and_pinned_pages_stay(self) -> None:
         table = self.others_pages(8, pinned=6)
         patcher = self.entry().model

@@ -112,6 +112,14 @@ class Installed(WithWheel):
         loaded = self.run_python("-c", f"import sys; sys.path.append({str(node / 'python')!r}); import penstock; print(penstock.__file__)")
         self.assertEqual([f"{node}/python/penstock/__init__.py"], loaded)
 
+    def test_whoever_looks_for_that_module_before_it_is_imported_hides_nothing(self) -> None:
+        self.pip("install", "-q", "--no-index", "--no-deps", str(self.wheel))
+        said = self.run_python("-c", f"import sys; sys.path.insert(0, {str(self.comfy)!r})\nfrom importlib.util import find_spec\n"
+                               "find_spec('folder_paths'), find_spec('folder_paths')\nimport folder_paths\n"
+                               "print(len(folder_paths.folder_names_and_paths['custom_nodes'][0]), len(sys.meta_path))\n"
+                               "print('penstock_comfyui_node' in str(sys.meta_path))")
+        self.assertEqual(("2", "False"), (said[0].split()[0], said[1]))
+
     def test_other_programs_of_the_environment_are_as_ever(self) -> None:
         """Also one that has a module of that name."""
         self.pip("install", "-q", "--no-index", "--no-deps", str(self.wheel))

@@ -59,7 +59,7 @@ class OnDevice:
         if wanted == 0:
             return 0
         # A booking is first met out of room that is not used; only what is beyond that makes pages go.
-        unused = max(0, int(before["budget_bytes"]) - int(before["used_bytes"]))
+        unused = unused_bytes(before)
         try:
             self._booked.append(link.answer(lambda: service.admit(
                 work=unused + wanted, minimum_work=unused + 1, timeout=SHRINK_SECONDS, device=self.device),
@@ -83,6 +83,12 @@ class OnDevice:
         found = _device(status, self.device)
         own = pager.present_bytes(self._index) if self._index is not None else 0
         return max(0, int(found.get("resident_bytes", 0)) - int(found.get("pinned_bytes", 0)) - own)
+
+
+def unused_bytes(device: dict[str, Any]) -> int:
+    """That a booking is met out of before pages go. The budget follows what was just released by a moment, what may be admitted
+    doesn't."""
+    return max(0, int(device["admissible_bytes"]) - int(device["used_bytes"]))
 
 
 def _device(status: dict[str, Any], device: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import importlib
+import itertools
 import sys
 import threading
 import weakref
@@ -113,9 +114,10 @@ class _Taking:
     @contextmanager
     def in_modules_of(self, model: Any) -> Iterator[None]:
         modules = list(model.modules())
-        uses = collections.Counter(id(one) for module in modules for one in module._parameters.values() if one is not None)
-        # One that is two modules' would be one's alone.
-        self._tied = {one for one, times in uses.items() if times > 1}
+        uses = collections.Counter(id(one) for module in modules for one in _own(module).values() if one is not None)
+        # One that is two modules' would be one's alone. A module may load another one within its own load.
+        outer, self._tied = self._tied, self._tied | {one for one, times in uses.items() if times > 1}
+        told, self._told = self._told, []
         with ExitStack() as hooks:
             for module in modules:
                 hooks.callback(module.register_load_state_dict_pre_hook(self._look).remove)
@@ -124,14 +126,14 @@ class _Taking:
             finally:
                 for metadata in self._told:
                     metadata.pop(_ASSIGN, None)  # It may be the caller's.
-                self._told.clear()
+                self._tied, self._told = outer, told
 
     def _look(self, module: Any, state_dict: Any, prefix: str, metadata: dict[str, Any], *_: Any) -> None:
         """Right before the module copies its own."""
         try:
-            own = {**module._parameters, **module._buffers}
-            pairs = [(one, state_dict[prefix + name]) for name, one in own.items() if one is not None and prefix + name in state_dict]
-            if not pairs or not all(self._is_equal(one, given) for one, given in pairs):
+            pairs = [(one, state_dict[prefix + name]) for name, one in _own(module).items()
+                     if one is not None and prefix + name in state_dict]
+            if not pairs or not all(self._is_equal(one, given) for one, given in pairs) or _overlap([given for _, given in pairs]):
                 return
         except Exception as error:  # noqa: BLE001 - Of no plain tensors: copied, as ever.
             say_once(f"weights are copied out of a file: {type(error).__name__}: {error}")
@@ -152,6 +154,15 @@ class _Taking:
             return False
         first, end = _range(given)
         return all(end <= start or stop <= first for start, stop in shown.taken)
+
+
+def _own(module: Any) -> dict[str, Any]:
+    return {**module._parameters, **module._buffers}
+
+
+def _overlap(tensors: list[Any]) -> bool:
+    ranges = sorted(_range(one) for one in tensors if one.nbytes)
+    return any(first < end for (_, end), (first, _) in itertools.pairwise(ranges))
 
 
 def _kind(tensor: Any) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is kept free for others: in ComfyUI's own number, and in the headroom of devices that the service doesn't serve.
 
-Of devices that it does serve, the service takes care itself.
+Of devices that it does serve, the service takes care itself: what the user wants to stay free there is booked while ComfyUI
+computes (`work`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock_comfyui.link import say_once
 _THEIR_HEADROOM = 256 << 20  # Where nobody sets one.
 
 _headroom: int | None = None
+_kept_free: dict[int, int] = {}  # On devices that the service serves, beside that.
 _promised = 0
 
 
@@ -31,6 +33,16 @@ def headroom() -> int:
     if _headroom is not None:
         return _headroom
     return int((theirs.call("control", "get_simple_vram_headroom") if theirs.works() else 0) or 0)
+
+
+def keep_free(devices_with_bytes: dict[int, int]) -> None:
+    """Of devices that the service serves. (ComfyUI's --reserve-vram is in what it keeps for inference already.)"""
+    _kept_free.clear()
+    _kept_free.update(devices_with_bytes)
+
+
+def kept_free(device: int) -> int:
+    return _kept_free.get(device, 0)
 
 
 def promised() -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import penstock
 from penstock_comfyui import devices, reserve, safe_points
 from penstock_comfyui.link import AWAY, QUESTION_SECONDS, link, say_once
+from penstock_comfyui.others import unused_bytes
 
 WAIT_SECONDS = 1.0
 EVERYTHING = 1e29  # ComfyUI asks for more than that where it unloads all.
@@ -34,12 +35,12 @@ def book_asked(management: Any, device: Any, memory_required: Any) -> None:
 
 def book_node(management: Any) -> None:
     """Before a node, of which nobody knows yet what it will do: it isn't waited for."""
+    release()
     _book_on(management, lambda: {management.get_torch_device().index}, 0, wait_seconds=0)
 
 
 def _book_on(management: Any, find: Callable[[], set[int]], memory_required: Any, wait_seconds: float | None = None) -> None:
-    """In place of what was booked before. Where the service says no, ComfyUI goes on as it would without us."""
-    release()
+    """In place of what was booked there before. Where the service says no, ComfyUI goes on as it would without us."""
     if not devices.dynamic():
         return
     try:
@@ -47,6 +48,7 @@ def _book_on(management: Any, find: Callable[[], set[int]], memory_required: Any
             device = devices.on_gpu(index)
             service = link.service()
             if device is not None and service is not None:
+                _release(device.id)
                 _book(service, device.id, index, _growth(management, index, memory_required),
                       WAIT_SECONDS if wait_seconds is None else wait_seconds)
     except AWAY as error:
@@ -57,8 +59,14 @@ def _book_on(management: Any, find: Callable[[], set[int]], memory_required: Any
 
 def release() -> None:
     """The node has ended, or somebody else of this ComfyUI is about to wait for room, which nobody may who was promised some."""
-    while _booked:
-        _booked.popitem()[1].release()
+    for device in list(_booked):
+        _release(device)
+
+
+def _release(device: str) -> None:
+    grant = _booked.pop(device, None)
+    if grant is not None:
+        grant.release()
 
 
 def booked_bytes(device: str) -> int:
@@ -67,8 +75,10 @@ def booked_bytes(device: str) -> int:
 
 
 def _growth(management: Any, index: int, memory_required: Any) -> int:
-    """What torch has and doesn't use it needn't get; what others were promised is no part of it."""
+    """What torch has and doesn't use it needn't get; what others were promised is no part of it. What the user wants to stay
+    free is: nobody else gets that while we compute."""
     wanted = int(memory_required) + max(0, int(management.minimum_inference_memory()) - reserve.promised())
+    wanted += reserve.kept_free(index)
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return wanted
@@ -90,7 +100,7 @@ def _book_after_giving(service: penstock.Service, device: str, index: int, nbyte
     """Nobody waits for pages of ours while we wait: they go in our own calls alone."""
     devices.wait_for(index)
     status = next(one for one in link.answer(service.status)["devices"] if one["id"] == device)
-    unused = max(0, int(status["budget_bytes"]) - int(status["used_bytes"]))
+    unused = unused_bytes(status)
     try:
         if nbytes > unused:
             service.free(nbytes - unused, safe_points.FREE_SECONDS, device)

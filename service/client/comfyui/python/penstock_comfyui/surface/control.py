@@ -54,6 +54,7 @@ def init_devices(device_ids: Iterable[Any]) -> bool:
     numbers = [_number(one) for one in asked]
     if numbers and all(ours(number) for number in numbers) and link.service() is not None:
         _ours.update(numbers)
+        reserve.keep_free({number: int(one[1]) for number, one in zip(numbers, asked) if isinstance(one, tuple)})
         theirs.later(dict(zip(numbers, asked)))
         devctxs = [get_devctx(number) for number in numbers]
         return True
@@ -102,6 +103,7 @@ def get_simple_vram_headroom() -> int:
 def deinit() -> None:
     global devctxs, lib
     _ours.clear()
+    reserve.keep_free({})
     theirs.later({})
     theirs.call("control", "deinit")
     devctxs, lib = [], None
