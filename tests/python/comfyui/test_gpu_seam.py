@@ -17,7 +17,7 @@ import penstock
 from comfyui import seam
 from comfyui.recorded_caller import model
 from comfyui.seam import GPU_SCALE, WithSeam, daemon, peek, poke
-from penstock_comfyui import boundaries, devices, gpu, theirs, work
+from penstock_comfyui import boundaries, devices, gpu, reserve, theirs, work
 from penstock_comfyui.link import link
 from penstock_comfyui.surface import control, host_buffer, model_vbar, vram_buffer
 
@@ -142,6 +142,16 @@ class OnGpu(WithSeam):
         with self.assertRaises(RuntimeError):
             buffer.unregister(0)
 
+    def test_what_goes_when_the_gpu_is_ours_no_more_is_registered_no_more(self) -> None:
+        """Else whatever lies there next is taken for page-locked, and copied from after it has changed."""
+        driver = devices.driver_of(0)
+        assert driver is not None
+        buffer = host_buffer.HostBuffer(0, 0, 8 << 20)
+        address = buffer.extend(1 << 20)
+        devices.forget()
+        del buffer
+        self.assertFalse(driver.unregister(address))
+
     def test_what_is_cut_off_a_host_buffer_is_registered_no_more(self) -> None:
         buffer = host_buffer.HostBuffer(0, 0, 4 * MIB)
         buffer.extend(size=1 << 20, register=False)
@@ -243,6 +253,7 @@ class OnGpu(WithSeam):
         self.enterContext(unittest.mock.patch.dict(theirs._found, found))
         self.addCleanup(control._ours.clear)
         self.addCleanup(theirs.later, {})
+        self.addCleanup(reserve.keep_free, {})
         self.assertTrue(control.init_devices([(0, 5)]))
         one = model_vbar.ModelVBAR(4 * MIB, 0)
         part = one.alloc(PAGE)

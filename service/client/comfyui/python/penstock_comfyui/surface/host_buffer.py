@@ -82,7 +82,10 @@ class HostBuffer:
         self._memory = host_memory.LockedBuffer(int(max(size, max_grow_size)))
         # What was added in one piece, and may be registered with a driver: ComfyUI does that piece by piece itself.
         self._pieces: list[tuple[int, int]] = []
-        weakref.finalize(self, _unregister_at_end, self._memory, self._pieces, os.getpid()).atexit = False
+        # Which know it, though their GPUs may be ours no more by the time that it goes: what stays registered is taken for
+        # page-locked, whatever lies at that address then.
+        self._drivers: list[gpu.Driver] = []
+        weakref.finalize(self, _unregister_at_end, self._memory, self._drivers, self._pieces, os.getpid()).atexit = False
         if int(size) > 0:
             self.extend(size)
 
@@ -102,6 +105,7 @@ class HostBuffer:
             self._memory.truncate(start)
             raise
         self._pieces.append((start, size))
+        self._note_drivers()
         self.size = self._memory.size
         return self._memory.address + start
 
@@ -140,11 +144,17 @@ class HostBuffer:
 
     def _register(self, offset: int, size: int) -> bool:
         """False: some of it was already, and still is."""
-        return all([driver.register(self._memory.address + offset, size) for driver in devices.drivers()])
+        return all([driver.register(self._memory.address + offset, size) for driver in self._note_drivers()])
+
+    def _note_drivers(self) -> list[gpu.Driver]:
+        """Those that are ours now."""
+        found = devices.drivers()
+        self._drivers.extend(one for one in found if one not in self._drivers)
+        return found
 
     def unregister(self, offset: int) -> None:
         """What begins there. RuntimeError: a driver doesn't know it."""
-        if not _unregister(self._memory, [(int(offset), 0)]):
+        if not _unregister(self._memory, devices.drivers(), [(int(offset), 0)]):
             raise RuntimeError(f"penstock: nothing is registered at {offset}")
 
     def truncate(self, size: int, do_unregister: bool = True) -> None:
@@ -152,18 +162,20 @@ class HostBuffer:
         goes: ComfyUI leaves that to us, unless it says otherwise."""
         size = int(size)
         if do_unregister and 0 <= size <= self.size:
-            _unregister(self._memory, [piece for piece in self._pieces if sum(piece) > size])
+            self._note_drivers()
+            _unregister(self._memory, self._drivers, [piece for piece in self._pieces if sum(piece) > size])
         self._memory.truncate(size)
         self._pieces[:] = [(offset, min(length, size - offset)) for offset, length in self._pieces if offset < size]
         self.size = self._memory.size
 
 
-def _unregister(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]]) -> bool:
+def _unregister(memory: host_memory.LockedBuffer, drivers: list[gpu.Driver], pieces: list[tuple[int, int]]) -> bool:
     """All of them were."""
-    return all([driver.unregister(memory.address + offset) for driver in devices.drivers() for offset, _ in pieces])
+    return all([driver.unregister(memory.address + offset) for driver in drivers for offset, _ in pieces])
 
 
-def _unregister_at_end(memory: host_memory.LockedBuffer, pieces: list[tuple[int, int]], process: int) -> None:
+def _unregister_at_end(memory: host_memory.LockedBuffer, drivers: list[gpu.Driver], pieces: list[tuple[int, int]],
+                       process: int) -> None:
     """Before the memory, which this keeps until then. A forked child has no driver."""
     if os.getpid() == process:
-        _unregister(memory, pieces)
+        _unregister(memory, [*drivers, *(one for one in devices.drivers() if one not in drivers)], pieces)
