@@ -205,7 +205,7 @@ void Daemon::start_governor() {
     frames.back().position = at;
   }
   governor_ = std::make_unique<Governor>(context_, service_->state(), *headroom_, *alarm_, std::move(frames),
-                                         std::move(options));
+                                         options);
   governor_->start();
 }
 

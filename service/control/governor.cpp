@@ -48,7 +48,7 @@ Governor::Governor(boost::asio::io_context& context, ServiceState& state, Headro
       alarm_(alarm),
       frames_(std::move(frames)),
       shares_(shares_of(frames_, state)),
-      options_(with_frames(std::move(options), frames_, shares_)),
+      options_(with_frames(options, frames_, shares_)),
       policy_(options_.policy),
       spare_page_cache_(state.opener,
                         [&state](const Checkpoint& checkpoint, std::uint64_t bytes) {
