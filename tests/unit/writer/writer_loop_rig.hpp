@@ -63,6 +63,16 @@ class WriterLoopTest : public testing::Test {
     say({.op = WriterOp::map, .fresh = true, .frame = frame, .fence = FenceId{fence}, .bytes = frame_bytes},
         memory.file.get());
   }
+  // Both to be copied from, the second one as `source`; frame 1 to be copied to. Takes fences 1 and 2.
+  void offer(const SharedMemory& frame, const SharedMemory& staging, const SharedMemory& more,
+             SourceId source) {
+    say({.op = WriterOp::stage, .bytes = staging.memory.size()}, staging.file.get());
+    map_fresh(FrameId{1}, frame, 1);
+    expect_reached(1);
+    say({.op = WriterOp::add_source, .fence = FenceId{2}, .bytes = more.memory.size(), .source = source},
+        more.file.get());
+    expect_reached(2);
+  }
   void expect_reached(std::uint64_t fence) {
     const WriterAnswer answer = next();
     EXPECT_EQ(answer.kind, WriterAnswerKind::reached);

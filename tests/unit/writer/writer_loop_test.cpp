@@ -162,12 +162,7 @@ TEST_F(WriterLoopTest, ASourceOutsideTheStagingMemoryEndsTheWriter) {
 
 TEST_F(WriterLoopTest, CopiesFromMoreMemoryUntilItIsDropped) {
   const SharedMemory frame(frame_bytes), staging(frame_bytes, std::byte{1}), more(8192, std::byte{7});
-  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
-  map_fresh(FrameId{1}, frame, 1);
-  expect_reached(1);
-  say({.op = WriterOp::add_source, .fence = FenceId{2}, .bytes = 8192, .source = SourceId{5}},
-      more.file.get());
-  expect_reached(2);
+  offer(frame, staging, more, SourceId{5});
   say({.op = WriterOp::copy,
        .frame = FrameId{1},
        .fence = FenceId{3},
@@ -211,12 +206,7 @@ class WriterLoopWithLateCopies : public WriterLoopTest {
 
 TEST_F(WriterLoopWithLateCopies, WhatIsQueuedWhenTheServiceHangsUpStillHasItsSources) {
   const SharedMemory frame(frame_bytes), staging(frame_bytes, std::byte{1}), more(8192, std::byte{7});
-  say({.op = WriterOp::stage, .bytes = frame_bytes}, staging.file.get());
-  map_fresh(FrameId{1}, frame, 1);
-  expect_reached(1);
-  say({.op = WriterOp::add_source, .fence = FenceId{2}, .bytes = 8192, .source = SourceId{5}},
-      more.file.get());
-  expect_reached(2);
+  offer(frame, staging, more, SourceId{5});
   say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{3}, .bytes = 4096});
   say({.op = WriterOp::copy, .frame = FrameId{1}, .fence = FenceId{4}, .bytes = 8192, .source = SourceId{5}});
   expect_reached(3);
